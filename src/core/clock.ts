@@ -1,0 +1,32 @@
+import { randomBytes } from 'node:crypto';
+
+/**
+ * Time, timers and randomness, injected everywhere, so that the whole core runs under a virtual clock and a seeded
+ * scheduler. Nothing else in the core may read a clock, set a timer or draw a random number.
+ */
+export interface Clock {
+  /** Monotonic milliseconds. Validity is counted on this one. */
+  now(): number;
+  /** Epoch milliseconds. Only to notice that a suspended machine's monotonic clock stood still. */
+  wall(): number;
+  /** 0 ≤ x < 1, for jitter. */
+  random(): number;
+  /** A new unguessable id: whoever knows a session's id can end it. */
+  id(): string;
+  timer(ms: number, run: () => void): Timer;
+}
+
+/** What `setTimeout` returns in Node. A timer keeps the process alive unless it is unref'd. */
+export interface Timer {
+  close(): unknown;
+  ref(): unknown;
+  unref(): unknown;
+}
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wall: () => Date.now(),
+  random: () => Math.random(),
+  id: () => randomBytes(16).toString('base64url'),
+  timer: (ms, run) => setTimeout(run, ms),
+};

@@ -1,0 +1,130 @@
+import { AcquireTimeoutError, EngineError, type HoldfastError, LeaseLostError, type Loss } from './errors.js';
+import { Hold } from './hold.js';
+import { ALL } from './line.js';
+import type { AcquireRequest, LocalLine } from './local-line.js';
+import { Queue } from './queue.js';
+import type { Station, Waiter } from './waiter.js';
+
+/**
+ * Waiters of one instance and of one weight that share a claim, one after the other or, if they are readers, together.
+ * The claim and its turns are the hold's affair; when a hold is used up or lost, the cohort stands behind a new one,
+ * at the back of the engine's line.
+ */
+export class Cohort implements Station {
+  readonly line: LocalLine;
+  readonly weight: number;
+  readonly request: AcquireRequest;
+  readonly #waiters = new Queue<Waiter>();
+  #hold: Hold | undefined;
+  /** Since when we have been asking the engine without an answer for the current claim. */
+  #askedAt = 0;
+  #trouble: HoldfastError | undefined;
+
+  constructor(line: LocalLine, weight: number, request: AcquireRequest) {
+    this.line = line;
+    this.weight = weight;
+    this.request = request;
+  }
+
+  get shared(): boolean {
+    return this.request.cohort && this.weight < ALL;
+  }
+
+  get waiting(): number {
+    return this.#waiters.size;
+  }
+
+  /** Whether one more may join: always before the grant; after it, readers only while the budget lasts. */
+  accepts(weight: number): boolean {
+    if (weight !== this.weight || !this.request.cohort || !this.#hold) return false;
+    return !this.shared || !this.#hold.granted || this.#hold.mayServe();
+  }
+
+  /** Whether one more would be served at once. */
+  serves(weight: number): boolean {
+    return this.accepts(weight) && this.shared && this.#hold!.granted;
+  }
+
+  add(waiter: Waiter): void {
+    waiter.at = this;
+    if (this.serves(waiter.weight)) return this.#hold!.serve(waiter);
+    waiter.link = this.#waiters.push(waiter);
+    if (!this.#hold) this.#stand(!waiter.triesOnce);
+  }
+
+  next(): Waiter | undefined {
+    return this.#waiters.first;
+  }
+
+  // --- what the hold tells us -----------------------------------------------------------------------------------
+
+  /** The hold serves nobody of ours any more: used up, lost, refused or downgraded. */
+  detached(loss?: Loss): void {
+    this.#hold = undefined;
+    if (loss?.reason === 'evicted') {
+      this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
+    }
+    if (this.#waiters.size > 0) this.#stand(true);
+    else this.line.dissolved(this);
+  }
+
+  refused(): void {
+    for (let waiter = this.#waiters.first; waiter?.triesOnce; waiter = this.#waiters.first) waiter.resolve(undefined);
+    this.detached();
+  }
+
+  /** The engine could not be asked: those who would not wait for that give up. */
+  failing(error: HoldfastError): void {
+    const { clock, ttlMs } = this.line.options;
+    const now = clock.now();
+    this.#trouble = error;
+    for (const waiter of this.#waiters) {
+      const patienceEnds = Math.max(waiter.startedAt, this.#askedAt) + ttlMs;
+      if (waiter.triesOnce || (waiter.patience.timeoutMs === undefined && now >= patienceEnds)) {
+        waiter.reject(unreachable(error));
+      }
+    }
+  }
+
+  failed(error: HoldfastError): void {
+    this.#hold = undefined;
+    this.rejectAll(error);
+    this.line.dissolved(this);
+  }
+
+  rejectAll(error: HoldfastError): void {
+    for (let waiter = this.#waiters.first; waiter; waiter = this.#waiters.first) waiter.reject(error);
+  }
+
+  // --- what waiters tell us -------------------------------------------------------------------------------------
+
+  dropped(waiter: Waiter): void {
+    this.line.options.pending(-1);
+    if (waiter.link) this.#waiters.remove(waiter.link);
+    if (this.#waiters.size === 0) this.#hold?.unwanted();
+  }
+
+  timedOut(waiter: Waiter): void {
+    const hold = this.#hold;
+    if (hold?.answered) void this.#explain(waiter, hold.claimId);
+    else waiter.reject(unreachable(this.#trouble));
+  }
+
+  /** The lock may still be granted while we look who has it: then the caller gets it after all. */
+  async #explain(waiter: Waiter, claimId: string | undefined): Promise<void> {
+    const obstacle = await this.line.options.look(this.line.ref, claimId);
+    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.patience.timeoutMs!, obstacle));
+  }
+
+  #stand(wait: boolean): void {
+    this.#askedAt = this.line.options.clock.now();
+    this.#trouble = undefined;
+    this.#hold = new Hold(this);
+    this.#hold.stand(wait);
+  }
+}
+
+function unreachable(trouble: HoldfastError | undefined): EngineError {
+  const why = 'The engine could not be asked in time: it is unreachable or too slow. The lock itself may be free.';
+  return new EngineError(why, trouble ? { cause: trouble } : {});
+}

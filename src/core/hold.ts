@@ -1,0 +1,193 @@
+import type { Cohort } from './cohort.js';
+import type { LineRef } from './engine.js';
+import type { HoldfastError, Loss } from './errors.js';
+import { ALL } from './line.js';
+import type { LocalLine } from './local-line.js';
+import type { Standing, StandingEvents } from './standing.js';
+import { publishLost } from './telemetry.js';
+import { type Grip, Turn } from './turn.js';
+import type { Waiter } from './waiter.js';
+
+/** How long an instance may pass a lock among its own waiters before it goes to the back of the engine's line. */
+const COHORT_TURNS = 64;
+const COHORT_MS = 50;
+
+/** A user's token is the engine's times this plus the turn, so that every local turn has its own, still increasing. */
+export const TURNS_PER_TOKEN = 1024n;
+
+/**
+ * One claim of a cohort in the engine's line, and the turns that are made of it:
+ *
+ *     stand ──▶ granted ──▶ turn 0, turn 1, … ──▶ retired: left, refused or lost
+ *
+ * Writers have their turns one after the other, without I/O in between, until turns or time are used up; readers have
+ * them together. A hand-over needs no engine, so it must not happen once validity has ended: another may hold by then.
+ */
+export class Hold implements StandingEvents, Grip {
+  readonly turns = new Set<Turn>();
+  readonly #line: LocalLine;
+  /** Undefined once the cohort has gone on to another hold. */
+  #cohort: Cohort | undefined;
+  #weight: number;
+  #standing: Standing | undefined;
+  #token = 0n;
+  #served = 0;
+  #grantedAt: number | undefined;
+
+  constructor(cohort: Cohort) {
+    this.#cohort = cohort;
+    this.#line = cohort.line;
+    this.#weight = cohort.weight;
+  }
+
+  get line(): LineRef {
+    return this.#line.ref;
+  }
+
+  get granted(): boolean {
+    return this.#grantedAt !== undefined;
+  }
+
+  /** Whether the engine has acknowledged the claim. */
+  get answered(): boolean {
+    return this.#standing?.settled ?? false;
+  }
+
+  get claimId(): string | undefined {
+    return this.#standing?.id;
+  }
+
+  stand(wait: boolean): void {
+    const { capacity, note } = this.#cohort!.request;
+    this.#line.began(this);
+    const request = { line: this.line, weight: this.#weight, capacity, wait, note };
+    this.#standing = this.#line.options.keeper.stand(request, this);
+  }
+
+  /** Whether another waiter of the cohort may have a turn without the engine being asked. */
+  mayServe(): boolean {
+    if (!this.#cohort?.request.cohort || this.#grantedAt === undefined) return false;
+    const ageMs = this.#line.options.clock.now() - this.#grantedAt;
+    return this.#served < COHORT_TURNS && ageMs < COHORT_MS && this.#standing!.valid();
+  }
+
+  sharesWith(weight: number): boolean {
+    return this.granted && this.#weight < ALL && weight < ALL;
+  }
+
+  serve(waiter: Waiter): void {
+    waiter.resolve(this.#makeTurn(waiter.weight));
+  }
+
+  view(): { local: number; token: bigint | undefined } {
+    let token: bigint | undefined;
+    for (const turn of this.turns) token = turn.token;
+    return { local: this.#cohort?.waiting ?? 0, token };
+  }
+
+  /** Nobody waits behind this claim any more. */
+  unwanted(): void {
+    if (this.turns.size === 0) void this.#retire();
+  }
+
+  /** The instance closes. What stands in the engine goes with the session. */
+  close(error: HoldfastError): void {
+    this.#takeCohort()?.failed(error);
+    for (const turn of [...this.turns]) turn.lose({ reason: 'released' });
+    this.#line.ended(this);
+  }
+
+  // --- the grip of its turns ------------------------------------------------------------------------------------
+
+  valid(): boolean {
+    return this.#standing!.valid();
+  }
+
+  get inJeopardy(): boolean {
+    return this.#standing!.session!.inJeopardy;
+  }
+
+  get remainingMs(): number {
+    return this.#standing!.session!.remainingMs;
+  }
+
+  giveBack(turn: Turn): Promise<boolean> {
+    this.turns.delete(turn);
+    if (this.turns.size > 0) return GIVEN_BACK;
+    const next = this.#cohort?.next();
+    if (!next || !this.mayServe()) return this.#retire();
+    this.serve(next);
+    return GIVEN_BACK;
+  }
+
+  /** Write → read: writers behind it get a claim of their own; the new turn's token is larger than the old one's. */
+  async downgrade(turn: Turn): Promise<Turn> {
+    this.turns.delete(turn);
+    this.#weight = 1;
+    const reader = this.#makeTurn(1);
+    this.#takeCohort()?.detached();
+    await this.#standing!.lighten(1);
+    return reader;
+  }
+
+  turnLost(turn: Turn, loss: Loss): void {
+    publishLost({ name: this.line.name, kind: this.line.kind, token: turn.token, loss });
+  }
+
+  // --- what the claim tells us ----------------------------------------------------------------------------------
+
+  onGranted(token: bigint): void {
+    this.#token = token;
+    this.#grantedAt = this.#line.options.clock.now();
+    const cohort = this.#cohort!;
+    for (let next = cohort.next(); next && this.#served < COHORT_TURNS; next = cohort.next()) {
+      this.serve(next);
+      if (!cohort.shared) return;
+    }
+    if (cohort.waiting > 0) this.#takeCohort()!.detached();
+  }
+
+  onRefused(): void {
+    this.#takeCohort()?.refused();
+    this.#line.ended(this);
+  }
+
+  onFailing(error: HoldfastError): void {
+    this.#cohort?.failing(error);
+  }
+
+  onFailed(error: HoldfastError): void {
+    this.#takeCohort()?.failed(error);
+    this.#line.ended(this);
+  }
+
+  onLost(loss: Loss): void {
+    for (const turn of [...this.turns]) turn.lose(loss);
+    this.turns.clear();
+    this.#takeCohort()?.detached(this.granted ? undefined : loss);
+    this.#line.ended(this);
+  }
+
+  #makeTurn(weight: number): Turn {
+    const turn = new Turn(this.#token * TURNS_PER_TOKEN + BigInt(this.#served), weight, this);
+    this.#served += 1;
+    this.turns.add(turn);
+    return turn;
+  }
+
+  /** Leaves the engine's line. The leave is sent before the claim of those who still wait. */
+  #retire(): Promise<boolean> {
+    const left = this.#standing!.leave();
+    this.#takeCohort()?.detached();
+    this.#line.ended(this);
+    return left;
+  }
+
+  #takeCohort(): Cohort | undefined {
+    const cohort = this.#cohort;
+    this.#cohort = undefined;
+    return cohort;
+  }
+}
+
+const GIVEN_BACK = Promise.resolve(true);

@@ -1,0 +1,240 @@
+import { type Clock } from './clock.js';
+import { Deadlines } from './deadlines.js';
+import type { Engine, EngineLine, EngineSource, LineQuery, LineRef } from './engine.js';
+import { asHoldfastError, type Blocker, ConfigError, EngineError, UnsupportedError } from './errors.js';
+import { Keeper } from './keeper.js';
+import { LocalLine, type LocalLineOptions, type Obstacle } from './local-line.js';
+import { currentFrame, enclosingFrame } from './reentrancy.js';
+import type { Turn } from './turn.js';
+import { type ClaimView, type LineView, lineView, type Note } from './view.js';
+import { type Patience, Waiter } from './waiter.js';
+
+export interface InstanceOptions {
+  readonly clock: Clock;
+  readonly ttlMs: number;
+  readonly label: string;
+  readonly hostLabel: string;
+  readonly namespace: string;
+  readonly cohort: boolean;
+  readonly reentrant: boolean;
+  readonly maxWaiters: number;
+}
+
+/** What a lock object asks for. */
+export interface Target {
+  readonly ref: LineRef;
+  readonly key: string;
+  readonly capacity: number;
+  /** False for semaphores and elections: each acquire stands in the engine's line itself. */
+  readonly cohort: boolean;
+  /** False for elections and once: never granted to code that is inside already. */
+  readonly reentrant: boolean;
+}
+
+export interface Asking {
+  readonly weight: number;
+  readonly patience: Patience;
+  readonly label?: string | undefined;
+  readonly value?: string | undefined;
+  /** The turn to be inside of, where the caller says so by hand. */
+  readonly within?: Turn | undefined;
+}
+
+/** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. */
+export class Instance {
+  readonly source: EngineSource;
+  readonly options: InstanceOptions;
+  readonly #deadlines: Deadlines;
+  readonly #keepers = new Map<string, { keeper: Keeper; lines: LocalLineOptions }>();
+  readonly #lines = new Map<string, LocalLine>();
+  readonly #plainNote: string;
+  #engine: Promise<Engine> | undefined;
+  #pending = 0;
+  #closing: Promise<void> | undefined;
+
+  constructor(source: EngineSource, options: InstanceOptions) {
+    this.source = source;
+    this.options = options;
+    this.#deadlines = new Deadlines(options.clock, options.ttlMs / 3);
+    this.#plainNote = JSON.stringify({ label: options.label } satisfies Note);
+  }
+
+  /** Undefined: tried once, and it was busy. */
+  acquire(target: Target, asking: Asking): Promise<Turn | undefined> {
+    this.#assertOpen();
+    const { clock, reentrant } = this.options;
+    asking.patience.signal?.throwIfAborted();
+    const waiter = new Waiter(clock, asking.weight, asking.patience);
+    const frame = reentrant && target.reentrant ? enclosingFrame(this, target.key) : undefined;
+    const outer = asking.within ?? frame?.turn;
+    if (outer) {
+      outer.floor.enter(waiter, clock);
+    } else {
+      this.#assertRoom();
+      const cohort = target.cohort && this.options.cohort;
+      this.#line(target).acquire(waiter, { capacity: target.capacity, cohort, note: this.#note(asking) });
+    }
+    return waiter.promise;
+  }
+
+  async ready(): Promise<void> {
+    this.#assertOpen();
+    await this.#keeping('').keeper.ready();
+  }
+
+  /** Throws where lines can't be listed: called when the object is made, or before the first I/O. */
+  requireListing(what: string): void {
+    if (this.source.traits.listing) return;
+    throw new UnsupportedError(`${what} needs an engine that can list its lines, and this one can't.`);
+  }
+
+  requireRegisters(what: string): void {
+    if (this.source.traits.registers) return;
+    throw new UnsupportedError(`${what} needs an engine with registers, and this one has none.`);
+  }
+
+  async evict(name: string, claimId: string, reason: string): Promise<boolean> {
+    const engine = await this.engine('evict');
+    return this.call('evict', engine.evict!(name, claimId, reason));
+  }
+
+  async *inspect(query: LineQuery): AsyncIterable<LineView> {
+    const engine = await this.engine('inspect');
+    const lines = engine.inspect!(query)[Symbol.asyncIterator]();
+    try {
+      for (
+        let next = await this.call('inspect', lines.next());
+        !next.done;
+        next = await this.call('inspect', lines.next())
+      ) {
+        if (next.value.claims.length > 0) yield this.#view(next.value);
+      }
+    } finally {
+      await lines.return?.();
+    }
+  }
+
+  /** One remote call outside of any session, with our own deadline, and errors of our own. */
+  async call<T>(doing: string, work: Promise<T>): Promise<T> {
+    try {
+      return await this.#deadlines.race(work, () => new EngineError(`The engine did not answer to ${doing} in time.`));
+    } catch (error) {
+      throw asHoldfastError(error, doing);
+    }
+  }
+
+  async engine(doing: string): Promise<Engine> {
+    this.#assertOpen();
+    return this.call(doing, this.#connect());
+  }
+
+  /** Releases everything, tells every waiter, and closes what we opened. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    for (const line of [...this.#lines.values()]) line.close(closed());
+    await Promise.all([...this.#keepers.values()].map(({ keeper }) => keeper.close()));
+    const engine = await this.#engine?.catch(() => undefined);
+    await engine?.[Symbol.asyncDispose]();
+  }
+
+  #assertOpen(): void {
+    if (this.#closing) throw closed();
+  }
+
+  #assertRoom(): void {
+    const { maxWaiters } = this.options;
+    if (this.#pending < maxWaiters) return;
+    throw new ConfigError(
+      `${maxWaiters} acquires are waiting in this process already, which is what maxWaiters allows. ` +
+        'Give acquires a timeout, use tryAcquire, or raise maxWaiters.',
+    );
+  }
+
+  #connect(): Promise<Engine> {
+    if (!this.#engine) {
+      const { namespace, clock } = this.options;
+      const connecting = this.source.connect({ namespace, clock });
+      this.#engine = connecting;
+      connecting.catch(() => {
+        this.#engine = undefined;
+      });
+    }
+    return this.#engine;
+  }
+
+  #line(target: Target): LocalLine {
+    const existing = this.#lines.get(target.key);
+    if (existing) return existing;
+    const line = new LocalLine(target.ref, target.key, this.#keeping(target.ref.name).lines);
+    this.#lines.set(target.key, line);
+    return line;
+  }
+
+  /** The keeper of a name's realm, and what local lines in that realm need. */
+  #keeping(name: string): { keeper: Keeper; lines: LocalLineOptions } {
+    const realm = this.source.realm?.(name) ?? '';
+    const existing = this.#keepers.get(realm);
+    if (existing) return existing;
+    const { clock, ttlMs, label } = this.options;
+    const keeper = new Keeper({ clock, realm, ttlMs, label, connect: () => this.#connect() });
+    const lines: LocalLineOptions = {
+      clock,
+      keeper,
+      ttlMs,
+      look: (line, claimId) => this.obstacle(line, claimId),
+      pending: (by) => {
+        this.#pending += by;
+        keeper.addPending(by);
+      },
+      emptied: (line) => {
+        if (this.#lines.get(line.key) === line) this.#lines.delete(line.key);
+      },
+    };
+    const keeping = { keeper, lines };
+    this.#keepers.set(realm, keeping);
+    return keeping;
+  }
+
+  #note(asking: Asking): string {
+    const task = currentFrame()?.task;
+    if (asking.label === undefined && asking.value === undefined && task === undefined) return this.#plainNote;
+    const label = asking.label === undefined ? this.options.label : `${asking.label}@${this.options.hostLabel}`;
+    return JSON.stringify({ label, task, value: asking.value } satisfies Note);
+  }
+
+  #view(line: EngineLine): LineView {
+    const local = this.#lines.get(lineKey(line));
+    return lineView(line, (claimId) => local?.localView(claimId));
+  }
+
+  /** Who stands in the way, for an error's message: whatever can be learnt now, and nothing rather than an error. */
+  async obstacle(ref: LineRef, claimId?: string): Promise<Obstacle> {
+    if (!this.source.traits.listing) return {};
+    try {
+      for await (const { kind, claims } of this.inspect({ name: ref.name })) {
+        if (kind !== ref.kind) continue;
+        const place = claims.findIndex(({ id }) => id === claimId);
+        return { holder: claims[0] && blocker(claims[0]), place: place === -1 ? undefined : place };
+      }
+    } catch {
+      // The wait has timed out in any case.
+    }
+    return {};
+  }
+}
+
+export function lineKey(ref: LineRef): string {
+  return `${ref.kind}:${ref.name}`;
+}
+
+function blocker({ label, session, token, since }: ClaimView): Blocker {
+  return { label, session, token, since };
+}
+
+function closed(): ConfigError {
+  return new ConfigError('This Holdfast has been closed: make a new one.');
+}

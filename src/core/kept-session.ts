@@ -1,0 +1,319 @@
+import { backoff } from './backoff.js';
+import type { Clock, Timer } from './clock.js';
+import { Deadlines } from './deadlines.js';
+import type { Claim, ClaimRef, IndexedClaim, Pulse, Roster, Session, SessionListener } from './engine.js';
+import { asHoldfastError, EngineError, type HoldfastError, type Loss } from './errors.js';
+import type { Standing } from './standing.js';
+import { traceBeat } from './telemetry.js';
+
+/** What a session needs of its keeper. */
+export interface SessionKeeping {
+  /** The engine answered something just now. */
+  contact(): void;
+  ended(session: KeptSession): void;
+  /** Whether an acquire is pending: only then may our timers keep the process alive. */
+  readonly busy: boolean;
+}
+
+interface Asking<T> {
+  answer(value: T): void;
+  silence(error: HoldfastError): void;
+  /** An answer that came after `silence`. */
+  late?(value: T): void;
+}
+
+/** Part of the ttl that we give away, so that `held` is false before the engine can grant to another. Covers clock drift. */
+const MARGIN = 0.1;
+
+/**
+ * One session in one realm, from its opening to its end; a session that ended is never revived, not even by a late
+ * answer. It beats every ttl/3, counts validity and keeps the roster of its claims.
+ *
+ * Validity is counted on the monotonic clock from *before* the last successful beat was sent, for ttl less the margin.
+ * A failed beat is jeopardy, not loss: loss is when validity ends or the engine says that the session is gone. Where
+ * the wall clock ran ahead of the monotonic one (a suspended machine), `valid` is false until a beat succeeds.
+ */
+export class KeptSession implements SessionListener {
+  readonly id: string;
+  /** Stands for the session where others can see it; the id itself is a secret. */
+  readonly #alias: string;
+  readonly clock: Clock;
+  readonly #keeping: SessionKeeping;
+  readonly #deadlines: Deadlines;
+  readonly #claims = new Map<string, Standing>();
+  /** Ids with an enter or a leave that has no answer yet. */
+  readonly #unsettled = new Set<string>();
+  readonly #renewals: (() => void)[] = [];
+  #engine: Session | undefined;
+  #loss: Loss | undefined;
+  #freed: Promise<void> | undefined;
+  #validUntil = 0;
+  #validUntilWall = 0;
+  #serial = 0;
+  #settledCount = 0;
+  #heldCount = 0;
+  #checksum = 0;
+  #beats = 0;
+  #missed = 0;
+  #beatTimer: Timer | undefined;
+  #beatDue = 0;
+  #expiryTimer: Timer | undefined;
+
+  constructor(clock: Clock, deadlines: Deadlines, keeping: SessionKeeping) {
+    this.id = clock.id();
+    this.#alias = clock.id();
+    this.clock = clock;
+    this.#deadlines = deadlines;
+    this.#keeping = keeping;
+  }
+
+  get engine(): Session {
+    return this.#engine!;
+  }
+
+  get ttlMs(): number {
+    return this.#engine!.ttlMs;
+  }
+
+  /** Opened by a request that was sent at these times. */
+  start(engine: Session, sentAt: number, sentAtWall: number): void {
+    this.#engine = engine;
+    this.#renew(sentAt, sentAtWall);
+    this.#schedule(this.#interval());
+    this.#watchExpiry();
+  }
+
+  // --- validity -------------------------------------------------------------------------------------------------
+
+  /** False once validity ended, however late the event loop notices. */
+  alive(): boolean {
+    if (!this.#loss && this.clock.now() >= this.#validUntil) this.ended({ reason: 'expired' });
+    return !this.#loss;
+  }
+
+  valid(): boolean {
+    return this.alive() && this.clock.wall() < this.#validUntilWall;
+  }
+
+  get inJeopardy(): boolean {
+    return this.#missed > 0 || this.clock.wall() >= this.#validUntilWall;
+  }
+
+  get remainingMs(): number {
+    if (this.#loss) return 0;
+    return Math.max(0, Math.min(this.#validUntil - this.clock.now(), this.#validUntilWall - this.clock.wall()));
+  }
+
+  afterNextBeat(run: () => void): void {
+    this.#renewals.push(run);
+    this.#schedule(0);
+  }
+
+  // --- claims ---------------------------------------------------------------------------------------------------
+
+  adopt(standing: Standing): Claim {
+    this.#serial += 1;
+    const id = `${this.#alias}-${this.#serial}`;
+    this.#claims.set(id, standing);
+    this.#unsettled.add(id);
+    return { ...standing.request, id, serial: this.#serial };
+  }
+
+  settle(standing: Standing): void {
+    standing.settledAtBeat = this.#beats;
+    this.#unsettled.delete(standing.id!);
+    this.#settledCount += 1;
+    this.#checksum = (this.#checksum + standing.serial) >>> 0;
+  }
+
+  countHeld(by: 1 | -1): void {
+    this.#heldCount += by;
+  }
+
+  /** The claim is no longer ours: whatever the engine still has under its id will be left. */
+  release(standing: Standing, settled: boolean, held: boolean): void {
+    if (!standing.id || !this.#claims.delete(standing.id)) return;
+    this.#unsettled.delete(standing.id);
+    if (held) this.countHeld(-1);
+    if (!settled) return;
+    this.#settledCount -= 1;
+    this.#checksum = (this.#checksum - standing.serial) >>> 0;
+  }
+
+  /**
+   * Takes a claim out of its line. When the engine does not answer we call it left, which is true for us; the next
+   * beat finds it in the index and leaves it again.
+   */
+  withdraw(claim: ClaimRef): Promise<boolean> {
+    if (this.#loss) return Promise.resolve(false);
+    this.#unsettled.add(claim.id);
+    return new Promise((resolve) => {
+      this.ask('leave', this.engine.leave(claim), {
+        answer: (existed) => {
+          this.#unsettled.delete(claim.id);
+          resolve(existed);
+        },
+        silence: () => {
+          this.#unsettled.delete(claim.id);
+          this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 100, this.ttlMs / 6));
+          resolve(true);
+        },
+      });
+    });
+  }
+
+  // --- what the engine tells us ------------------------------------------------------------------------------------
+
+  granted(claimId: string, token: bigint): void {
+    this.#claims.get(claimId)?.grant(token);
+  }
+
+  lost(claimId: string, loss: Loss): void {
+    const standing = this.#claims.get(claimId);
+    if (!standing) return;
+    standing.lose(loss);
+    void this.withdraw({ id: claimId, line: standing.request.line });
+  }
+
+  ended(loss: Loss): void {
+    if (this.#loss) return;
+    this.#loss = loss;
+    this.#beatTimer?.close();
+    this.#expiryTimer?.close();
+    const standings = [...this.#claims.values()];
+    this.#claims.clear();
+    this.#keeping.ended(this);
+    for (const standing of standings) standing.lose(loss);
+    this.#freed = new Promise((resolve) => {
+      // The engine frees what a dead session had after its ttl; telling it is only quicker, so silence is no harm.
+      this.ask('close', this.engine.close(), { answer: resolve, silence: () => resolve() });
+    });
+  }
+
+  /** Ends the session in good order. */
+  async close(): Promise<void> {
+    this.ended({ reason: 'released' });
+    await this.#freed;
+  }
+
+  // --- calls ----------------------------------------------------------------------------------------------------
+
+  /** One call with our own deadline: exactly one of `answer` and `silence`. */
+  ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
+    const answered = this.#deadlines.start(() => {
+      on.silence(new EngineError(`The engine did not answer to ${doing} in time.`));
+    });
+    work.then(
+      (value) => {
+        this.#keeping.contact();
+        if (answered()) on.answer(value);
+        else on.late?.(value);
+      },
+      (error: unknown) => {
+        if (answered()) on.silence(asHoldfastError(error, doing));
+      },
+    );
+  }
+
+  /** Runs later unless the session has ended by then. */
+  later(ms: number, run: () => void): void {
+    this.clock.timer(ms, () => {
+      if (!this.#loss) run();
+    });
+  }
+
+  // --- beats ----------------------------------------------------------------------------------------------------
+
+  /** An acquire became pending or the last one ended. */
+  busyChanged(): void {
+    if (this.#keeping.busy) this.#beatTimer?.ref();
+    else this.#beatTimer?.unref();
+  }
+
+  #interval(): number {
+    return (this.ttlMs / 3) * (0.8 + 0.2 * this.clock.random());
+  }
+
+  /** The next beat in `ms`, or earlier if one is due earlier. */
+  #schedule(ms: number): void {
+    if (this.#loss) return;
+    const due = this.clock.now() + ms;
+    if (this.#beatTimer && this.#beatDue <= due) return;
+    this.#beatTimer?.close();
+    this.#beatDue = due;
+    this.#beatTimer = this.clock.timer(ms, () => this.#beat());
+    this.busyChanged();
+  }
+
+  #beat(): void {
+    this.#beatTimer = undefined;
+    if (!this.alive()) return;
+    this.#beats += 1;
+    const number = this.#beats;
+    const sentAt = this.clock.now();
+    const sentAtWall = this.clock.wall();
+    const beaten = (pulse: Pulse): void => this.#beaten(pulse, number, sentAt, sentAtWall);
+    const sent = traceBeat({ claims: this.#settledCount }, () => this.engine.beat(this.#roster()));
+    this.ask('beat', sent, {
+      answer: (pulse) => {
+        beaten(pulse);
+        this.#schedule(this.#interval());
+      },
+      late: beaten,
+      silence: () => {
+        this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30, this.ttlMs / 6));
+        this.#missed += 1;
+      },
+    });
+  }
+
+  #beaten(pulse: Pulse, number: number, sentAt: number, sentAtWall: number): void {
+    if (!this.alive()) return;
+    if (!pulse.alive) return this.ended({ reason: 'session' });
+    this.#renew(sentAt, sentAtWall);
+    if (pulse.index) this.#reconcile(pulse.index, number);
+    for (const run of this.#renewals.splice(0)) run();
+  }
+
+  #renew(sentAt: number, sentAtWall: number): void {
+    const validMs = this.ttlMs * (1 - MARGIN);
+    this.#missed = 0;
+    if (sentAt + validMs < this.#validUntil) return;
+    this.#validUntil = sentAt + validMs;
+    this.#validUntilWall = sentAtWall + validMs;
+  }
+
+  #watchExpiry(): void {
+    this.#expiryTimer = this.clock.timer(Math.max(1, this.#validUntil - this.clock.now()), () => {
+      if (this.alive()) this.#watchExpiry();
+    });
+    this.#expiryTimer.unref();
+  }
+
+  #roster(): Roster {
+    return {
+      count: this.#settledCount,
+      held: this.#heldCount,
+      checksum: this.#checksum,
+      unsettled: [...this.#unsettled],
+    };
+  }
+
+  /**
+   * Mends what the engine's index and our roster disagree on. Only claims that were settled when the beat was sent
+   * can be missing; an id that is not ours (an enter that ran after its leave, a leave that got lost) is left, which
+   * is safe at any time because ids are never used again.
+   */
+  #reconcile(index: readonly IndexedClaim[], beat: number): void {
+    const indexed = new Map(index.map((claim) => [claim.id, claim]));
+    for (const [id, standing] of this.#claims) {
+      const found = indexed.get(id);
+      const settled = standing.settledAtBeat < beat && !this.#unsettled.has(id);
+      if (found?.state === 'held' && found.token !== undefined) standing.grant(found.token);
+      else if (settled && (!found || standing.held)) this.lost(id, { reason: 'session' });
+    }
+    for (const claim of index) {
+      if (!this.#claims.has(claim.id) && !this.#unsettled.has(claim.id)) void this.withdraw(claim);
+    }
+  }
+}

@@ -1,0 +1,18 @@
+import { ConfigError } from './errors.js';
+
+/**
+ * Loads an optional client library. The caller writes the literal `import('name')`, so that bundlers see it:
+ *
+ *     const { Redis } = await loadPeer('ioredis', () => import('ioredis'));
+ */
+export async function loadPeer<T>(packageName: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch (error) {
+    const code = (error as { code?: unknown }).code;
+    if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error;
+    throw new ConfigError(
+      `This engine needs the package "${packageName}", which is not installed. Run: npm install ${packageName}`,
+    );
+  }
+}

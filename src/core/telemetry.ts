@@ -1,0 +1,60 @@
+/**
+ * What happens inside, on `node:diagnostics_channel`. Free while nobody listens. Messages carry names, labels and
+ * tokens; never a URL, a password or a session id that could be used to end somebody's session.
+ */
+import { channel, tracingChannel } from 'node:diagnostics_channel';
+import type { Loss } from './errors.js';
+
+export interface AcquireMessage {
+  readonly name: string;
+  readonly kind: string;
+  readonly label: string;
+}
+
+export interface GrantedMessage extends AcquireMessage {
+  readonly token: bigint;
+  /** From the call to the grant. */
+  readonly waitedMs: number;
+}
+
+export interface LostMessage {
+  readonly name: string;
+  readonly kind: string;
+  readonly token: bigint;
+  readonly loss: Loss;
+}
+
+export interface ReleaseMessage {
+  readonly name: string;
+  readonly kind: string;
+  readonly token: bigint;
+}
+
+export interface BeatMessage {
+  readonly claims: number;
+}
+
+const acquire = tracingChannel<unknown, AcquireMessage>('holdfast:acquire');
+const release = tracingChannel<unknown, ReleaseMessage>('holdfast:release');
+const beat = tracingChannel<unknown, BeatMessage>('holdfast:beat');
+const granted = channel('holdfast:granted');
+const lost = channel('holdfast:lost');
+const evicted = channel('holdfast:evicted');
+
+export const traceAcquire = <T>(message: AcquireMessage, run: () => Promise<T>): Promise<T> =>
+  acquire.hasSubscribers ? acquire.tracePromise(run, message) : run();
+
+export const traceRelease = <T>(message: ReleaseMessage, run: () => Promise<T>): Promise<T> =>
+  release.hasSubscribers ? release.tracePromise(run, message) : run();
+
+export const traceBeat = <T>(message: BeatMessage, run: () => Promise<T>): Promise<T> =>
+  beat.hasSubscribers ? beat.tracePromise(run, message) : run();
+
+export const publishGranted = (message: () => GrantedMessage): void => {
+  if (granted.hasSubscribers) granted.publish(message());
+};
+
+export const publishLost = (message: LostMessage): void => {
+  if (lost.hasSubscribers) lost.publish(message);
+  if (message.loss.reason === 'evicted' && evicted.hasSubscribers) evicted.publish(message);
+};

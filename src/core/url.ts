@@ -1,0 +1,83 @@
+import { ConfigError } from './errors.js';
+
+/**
+ * An engine's URL, parsed by hand: several hosts are no WHATWG URL, and `new URL` puts its whole input, password
+ * included, into the error it throws. No error here ever carries the input.
+ */
+export interface EngineUrl {
+  readonly scheme: string;
+  /** Between `scheme:` and `?`, for schemes without hosts: `sqlite:./locks.db`, `memory:other`. */
+  readonly path: string;
+  readonly hosts: readonly Host[];
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+  readonly params: ReadonlyMap<string, string>;
+}
+
+export interface Host {
+  readonly host: string;
+  readonly port: number | undefined;
+}
+
+export function parseEngineUrl(text: string): EngineUrl {
+  const [, scheme, rest] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
+  if (scheme === undefined || rest === undefined) {
+    throw new ConfigError("An engine's URL begins with a scheme, like 'memory:' or 'redis://localhost:6379'.");
+  }
+  const questionMark = rest.indexOf('?');
+  const address = questionMark === -1 ? rest : rest.slice(0, questionMark);
+  const params = parseParams(questionMark === -1 ? '' : rest.slice(questionMark + 1));
+  const base = { scheme: scheme.toLowerCase(), params };
+  if (!address.startsWith('//')) return { ...base, path: address, hosts: [], user: undefined, password: undefined };
+  return { ...base, ...parseAuthority(address.slice(2)) };
+}
+
+function parseAuthority(text: string): Pick<EngineUrl, 'path' | 'hosts' | 'user' | 'password'> {
+  const slash = text.indexOf('/');
+  const authority = slash === -1 ? text : text.slice(0, slash);
+  const at = authority.lastIndexOf('@');
+  const [user, password] = at === -1 ? [] : splitOnce(authority.slice(0, at), ':');
+  return {
+    path: slash === -1 ? '' : text.slice(slash),
+    hosts: authority
+      .slice(at + 1)
+      .split(',')
+      .map(parseHost),
+    user: user ? decode(user) : undefined,
+    password: password === undefined ? undefined : decode(password),
+  };
+}
+
+function parseHost(text: string): Host {
+  const match = /^(\[[0-9a-f:.]+\]|[^:[\]\s]+)(?::(\d{1,5}))?$/i.exec(text);
+  const port = match?.[2] === undefined ? undefined : Number(match[2]);
+  if (!match || (port !== undefined && (port < 1 || port > 65_535))) {
+    throw new ConfigError(
+      "An engine's URL has a host that can't be read. Hosts look like 'name', 'name:6379' or '[::1]:6379', with commas in " +
+        'between; percent-encode special characters in user and password.',
+    );
+  }
+  return { host: match[1]!.replace(/^\[|\]$/g, ''), port };
+}
+
+function parseParams(text: string): Map<string, string> {
+  const params = new Map<string, string>();
+  for (const pair of text.split('&').filter(Boolean)) {
+    const [key, value = ''] = splitOnce(pair, '=');
+    params.set(decode(key), decode(value));
+  }
+  return params;
+}
+
+function splitOnce(text: string, separator: string): [string, string?] {
+  const at = text.indexOf(separator);
+  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new ConfigError("An engine's URL has a broken percent-encoding. Write '%' as '%25'.");
+  }
+}

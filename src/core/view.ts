@@ -1,0 +1,90 @@
+import type { EngineClaim, EngineLine, LineKind } from './engine.js';
+import { TURNS_PER_TOKEN } from './hold.js';
+
+/** A line as people and tools see it. `JSON.stringify` writes its tokens as strings. */
+export interface LineView {
+  readonly name: string;
+  /** Mutex, read and write lock of one name are one `lock`; a semaphore of that name is another line. */
+  readonly kind: LineKind;
+  readonly capacity: number;
+  /** In line order: those that hold first. */
+  readonly claims: readonly ClaimView[];
+  toJSON(): object;
+}
+
+export interface ClaimView {
+  /** For `evict`. */
+  readonly id: string;
+  readonly state: 'held' | 'waiting';
+  readonly weight: number;
+  /** The fencing token, in the user's scale. Absent for a waiter on engines that mint it with the grant. */
+  readonly token: bigint | undefined;
+  /** The application's label, host and pid. */
+  readonly label: string;
+  readonly session: string;
+  /** Since when it stands in line: epoch milliseconds by the engine's clock. */
+  readonly since: number;
+  /** How many of its instance wait behind it; known for claims of the instance that looks. */
+  readonly local?: number;
+  /** Claims of one session with the same task belong to nested runs: a cycle across processes shows up here. */
+  readonly task?: number;
+  /** What an election's candidate campaigns with. */
+  readonly value?: string;
+}
+
+/** What the core writes into a claim's note. */
+export interface Note {
+  readonly label: string;
+  readonly task?: number | undefined;
+  readonly value?: string | undefined;
+}
+
+/** What only the looking instance knows of its own claims. */
+export type LocalView = (claimId: string) => { local: number; token: bigint | undefined } | undefined;
+
+export function lineView(line: EngineLine, localView: LocalView): LineView {
+  const { name, kind, capacity } = line;
+  return withJson({ name, kind, capacity, claims: line.claims.map((claim) => claimView(claim, localView)) });
+}
+
+export function emptyLineView(name: string, kind: LineKind, capacity: number): LineView {
+  return withJson({ name, kind, capacity, claims: [] });
+}
+
+function claimView(claim: EngineClaim, localView: LocalView): ClaimView {
+  const { id, state, weight, since } = claim;
+  const own = localView(id);
+  const note = readNote(claim.note);
+  const token = own?.token ?? (claim.token === undefined ? undefined : claim.token * TURNS_PER_TOKEN);
+  return {
+    id,
+    state,
+    weight,
+    token,
+    label: note.label,
+    session: id.slice(0, Math.max(0, id.lastIndexOf('-'))),
+    since,
+    ...(own && { local: own.local }),
+    ...(note.task !== undefined && { task: note.task }),
+    ...(note.value !== undefined && { value: note.value }),
+  };
+}
+
+/** Claims of other libraries, or of other versions of this one, may carry anything. */
+function readNote(text: string | undefined): Note {
+  try {
+    const note = JSON.parse(text ?? '') as Note;
+    if (typeof note.label === 'string') return note;
+  } catch {
+    // Shown as unknown.
+  }
+  return { label: 'unknown' };
+}
+
+function withJson(view: Omit<LineView, 'toJSON'>): LineView {
+  const toJSON = (): object => ({
+    ...view,
+    claims: view.claims.map((claim) => ({ ...claim, token: claim.token?.toString() })),
+  });
+  return Object.defineProperty(view, 'toJSON', { value: toJSON, enumerable: false }) as LineView;
+}

@@ -1,0 +1,145 @@
+/**
+ * The memory engine: for tests, and for one process. Instances of one process share a space by its name.
+ * A space lives as long as the process; nothing of it survives. See space.ts for the rule.
+ */
+import type { Clock, Timer } from '../../core/clock.js';
+import type {
+  Claim,
+  ClaimRef,
+  Engine,
+  EngineLine,
+  EngineSetup,
+  EngineSource,
+  Fence,
+  Fenced,
+  LineQuery,
+  OpenOptions,
+  Place,
+  Pulse,
+  RegisterEntry,
+  Registers,
+  Roster,
+  Session,
+  SessionListener,
+} from '../../core/engine.js';
+import { Space, type SpaceTime } from './space.js';
+import { traits } from './traits.js';
+
+/** Locks in this process's memory: `new Holdfast(memory())` or `new Holdfast('memory:')`. */
+export function memory(space = ''): EngineSource {
+  return { traits, connect: (setup) => Promise.resolve(new MemoryEngine(space, setup)) };
+}
+
+const spaces = new Map<string, SharedSpace>();
+
+/** A space and the timer that reaps it while nobody calls. */
+class SharedSpace {
+  readonly space = new Space();
+  #timer: Timer | undefined;
+  #timerAt = Number.POSITIVE_INFINITY;
+
+  /** Waiters must hear of a holder's death though nobody calls: a dead process calls no more. */
+  watch(clock: Clock): void {
+    const at = this.space.nextDeath;
+    if (at >= this.#timerAt) return;
+    this.#timer?.close();
+    this.#timerAt = at;
+    this.#timer = clock.timer(Math.max(1, at - clock.now()), () => {
+      this.#timerAt = Number.POSITIVE_INFINITY;
+      this.space.reap(timeOf(clock));
+      if (this.space.nextDeath < Number.POSITIVE_INFINITY) this.watch(clock);
+    });
+    this.#timer.unref();
+  }
+}
+
+class MemoryEngine implements Engine {
+  readonly #shared: SharedSpace;
+  readonly #clock: Clock;
+  readonly registers: Registers;
+
+  constructor(name: string, { namespace, clock }: EngineSetup) {
+    const key = JSON.stringify([name, namespace]);
+    const shared = spaces.get(key) ?? new SharedSpace();
+    spaces.set(key, shared);
+    this.#shared = shared;
+    this.#clock = clock;
+    this.registers = new MemoryRegisters(shared.space, clock);
+  }
+
+  open({ id, ttlMs }: OpenOptions, listener: SessionListener): Promise<Session> {
+    this.#shared.space.open(id, ttlMs, listener, timeOf(this.#clock));
+    this.#shared.watch(this.#clock);
+    return Promise.resolve(new MemorySession(this.#shared.space, id, ttlMs, this.#clock));
+  }
+
+  async *inspect(query: LineQuery): AsyncIterable<EngineLine> {
+    this.#shared.space.reap(timeOf(this.#clock));
+    yield* this.#shared.space.inspect(query);
+  }
+
+  evict(name: string, claimId: string, reason: string): Promise<boolean> {
+    this.#shared.space.reap(timeOf(this.#clock));
+    return Promise.resolve(this.#shared.space.evict(name, claimId, reason));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The space belongs to all instances of the process.
+  }
+}
+
+class MemorySession implements Session {
+  readonly ttlMs: number;
+  readonly #space: Space;
+  readonly #id: string;
+  readonly #clock: Clock;
+
+  constructor(space: Space, id: string, ttlMs: number, clock: Clock) {
+    this.#space = space;
+    this.#id = id;
+    this.ttlMs = ttlMs;
+    this.#clock = clock;
+  }
+
+  enter(claim: Claim): Promise<Place> {
+    return Promise.resolve(this.#space.enter(this.#id, claim, timeOf(this.#clock)));
+  }
+
+  leave(claim: ClaimRef): Promise<boolean> {
+    return Promise.resolve(this.#space.leave(this.#id, claim, timeOf(this.#clock)));
+  }
+
+  reweigh(claim: Claim): Promise<void> {
+    return Promise.resolve(this.#space.reweigh(this.#id, claim, claim.weight));
+  }
+
+  beat(roster: Roster): Promise<Pulse> {
+    return Promise.resolve(this.#space.beat(this.#id, roster, timeOf(this.#clock)));
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve(this.#space.close(this.#id));
+  }
+}
+
+class MemoryRegisters implements Registers {
+  readonly #space: Space;
+  readonly #clock: Clock;
+
+  constructor(space: Space, clock: Clock) {
+    this.#space = space;
+    this.#clock = clock;
+  }
+
+  read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
+    return Promise.resolve(this.#space.read(name, fence, timeOf(this.#clock)));
+  }
+
+  write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
+    return Promise.resolve(this.#space.write(name, value, token, timeOf(this.#clock)));
+  }
+}
+
+function timeOf(clock: Clock): SpaceTime {
+  return { now: clock.now(), wall: clock.wall() };
+}

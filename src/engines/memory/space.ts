@@ -1,0 +1,281 @@
+/**
+ * The one rule on an array: the reference for every other engine, and the server in simulations.
+ *
+ * A space has sessions, lines and registers, and is told the time with every call, so it runs under any clock. All
+ * steps are synchronous, hence atomic:
+ *
+ * - A session lives until `expiresAt`; only a beat moves that. Whoever comes by after it reaps: the dead session's
+ *   claims, held *and* waiting, leave their lines, and whoever fits then is granted.
+ * - A claim's token is minted when it enters: max(last + 1, wall clock in µs). Order in line is order of tokens.
+ * - A line with no claims is forgotten, and with it its capacity.
+ */
+import type {
+  Claim,
+  ClaimRef,
+  EngineLine,
+  Fence,
+  Fenced,
+  IndexedClaim,
+  LineQuery,
+  LineRef,
+  Place,
+  Pulse,
+  RegisterEntry,
+  Roster,
+  SessionListener,
+} from '../../core/engine.js';
+import { Line, type Spot } from '../../core/line.js';
+
+/** The space's own time: monotonic for expiry, wall for tokens and for people. */
+export interface SpaceTime {
+  readonly now: number;
+  readonly wall: number;
+}
+
+interface SpaceSession {
+  readonly id: string;
+  readonly ttlMs: number;
+  readonly listener: SessionListener;
+  readonly claims: Map<string, SpaceClaim>;
+  expiresAt: number;
+}
+
+interface SpaceClaim {
+  readonly claim: Claim;
+  readonly session: SpaceSession;
+  readonly line: SpaceLine;
+  readonly token: bigint;
+  readonly since: number;
+  spot: Spot<SpaceClaim>;
+  evicted: string | undefined;
+}
+
+interface SpaceLine {
+  readonly ref: LineRef;
+  readonly line: Line<SpaceClaim>;
+}
+
+interface Register {
+  value: string | undefined;
+  token: bigint;
+  writtenAt: number;
+  maxRead: bigint;
+  maxWrite: bigint;
+}
+
+export class Space {
+  readonly #sessions = new Map<string, SpaceSession>();
+  readonly #lines = new Map<string, SpaceLine>();
+  readonly #registers = new Map<string, Register>();
+  #lastToken = 0n;
+  /** No session dies before this; a lower bound, so that a call need not look at every session. */
+  #nextDeath = Number.POSITIVE_INFINITY;
+
+  /** When the next session may be dead, or never. */
+  get nextDeath(): number {
+    return this.#nextDeath;
+  }
+
+  get claimCount(): number {
+    let count = 0;
+    for (const { line } of this.#lines.values()) count += line.size;
+    return count;
+  }
+
+  open(id: string, ttlMs: number, listener: SessionListener, time: SpaceTime): void {
+    const expiresAt = time.now + ttlMs;
+    this.#sessions.set(id, { id, ttlMs, listener, claims: new Map(), expiresAt });
+    this.#nextDeath = Math.min(this.#nextDeath, expiresAt);
+  }
+
+  enter(sessionId: string, claim: Claim, time: SpaceTime): Place {
+    this.reap(time);
+    const session = this.#sessions.get(sessionId);
+    if (!session) return { state: 'gone' };
+    const known = session.claims.get(claim.id);
+    if (known) return place(known);
+    const at = this.#line(claim);
+    if (at.line.capacity !== claim.capacity) return { state: 'mismatch', capacity: at.line.capacity };
+    if (!claim.wait && !at.line.fits(claim.weight)) return { state: 'refused' };
+    return place(this.#append(session, at, claim, time));
+  }
+
+  leave(sessionId: string, ref: ClaimRef, time: SpaceTime): boolean {
+    this.reap(time);
+    const session = this.#sessions.get(sessionId);
+    const claim = session?.claims.get(ref.id);
+    if (!claim) return false;
+    this.#remove(claim);
+    return true;
+  }
+
+  reweigh(sessionId: string, ref: ClaimRef, weight: number): void {
+    const claim = this.#sessions.get(sessionId)?.claims.get(ref.id);
+    if (claim) notify(claim.line.line.lighten(claim.spot, weight));
+  }
+
+  beat(sessionId: string, roster: Roster, time: SpaceTime): Pulse {
+    this.reap(time);
+    const session = this.#sessions.get(sessionId);
+    if (!session) return { alive: false };
+    session.expiresAt = time.now + session.ttlMs;
+    for (const { claim, evicted } of [...session.claims.values()]) {
+      if (evicted !== undefined) session.listener.lost(claim.id, { reason: 'evicted', detail: evicted });
+    }
+    return matches(session, roster) ? { alive: true } : { alive: true, index: index(session) };
+  }
+
+  close(sessionId: string): void {
+    const session = this.#sessions.get(sessionId);
+    if (session) this.#bury(session);
+  }
+
+  /** Frees what dead sessions had. */
+  reap(time: SpaceTime): void {
+    if (time.now < this.#nextDeath) return;
+    let nextDeath = Number.POSITIVE_INFINITY;
+    for (const session of [...this.#sessions.values()]) {
+      if (session.expiresAt <= time.now) this.#bury(session);
+      else nextDeath = Math.min(nextDeath, session.expiresAt);
+    }
+    this.#nextDeath = nextDeath;
+  }
+
+  *inspect({ name, prefix }: LineQuery): Iterable<EngineLine> {
+    for (const { ref, line } of [...this.#lines.values()]) {
+      if (name !== undefined && ref.name !== name) continue;
+      if (prefix !== undefined && !ref.name.startsWith(prefix)) continue;
+      const claims = [...line].map(({ item, held, weight }) => ({
+        id: item.claim.id,
+        state: held ? ('held' as const) : ('waiting' as const),
+        weight,
+        token: item.token,
+        since: item.since,
+        note: item.claim.note,
+      }));
+      yield { ...ref, capacity: line.capacity, claims };
+    }
+  }
+
+  evict(name: string, claimId: string, reason: string): boolean {
+    for (const { ref, line } of this.#lines.values()) {
+      if (ref.name !== name) continue;
+      for (const { item } of line) {
+        if (item.claim.id !== claimId) continue;
+        item.evicted = reason;
+        item.session.listener.lost(claimId, { reason: 'evicted', detail: reason });
+        return true;
+      }
+    }
+    return false;
+  }
+
+  read(name: string, fence: Fence | undefined, time: SpaceTime): Fenced<RegisterEntry | undefined> {
+    const register = fence ? this.#register(name) : this.#registers.get(name);
+    if (register && fence && !present(register, fence)) return { ok: false, newest: newest(register) };
+    if (register?.value === undefined) return { ok: true, value: undefined };
+    const { value, token, writtenAt } = register;
+    return { ok: true, value: { value, token, ageMs: time.now - writtenAt } };
+  }
+
+  write(name: string, value: string, token: bigint, time: SpaceTime): Fenced<void> {
+    const register = this.#register(name);
+    if (!present(register, { token, mode: 'write' })) return { ok: false, newest: newest(register) };
+    Object.assign(register, { value, token, writtenAt: time.now });
+    return { ok: true, value: undefined };
+  }
+
+  #line(claim: Claim): SpaceLine {
+    const key = lineKey(claim.line);
+    let line = this.#lines.get(key);
+    if (!line) {
+      line = { ref: claim.line, line: new Line(claim.capacity) };
+      this.#lines.set(key, line);
+    }
+    return line;
+  }
+
+  #append(session: SpaceSession, line: SpaceLine, claim: Claim, time: SpaceTime): SpaceClaim {
+    const micros = BigInt(Math.floor(time.wall * 1000));
+    this.#lastToken = micros > this.#lastToken ? micros : this.#lastToken + 1n;
+    const token = this.#lastToken;
+    const entry = { claim, session, line, token, since: time.wall, evicted: undefined } as Omit<
+      SpaceClaim,
+      'spot'
+    > as SpaceClaim;
+    entry.spot = line.line.enter(entry, claim.weight);
+    session.claims.set(claim.id, entry);
+    return entry;
+  }
+
+  #remove(entry: SpaceClaim): void {
+    entry.session.claims.delete(entry.claim.id);
+    notify(entry.line.line.leave(entry.spot));
+    if (entry.line.line.size === 0) this.#lines.delete(lineKey(entry.line.ref));
+  }
+
+  #bury(session: SpaceSession): void {
+    this.#sessions.delete(session.id);
+    for (const claim of [...session.claims.values()]) this.#remove(claim);
+  }
+
+  #register(name: string): Register {
+    let register = this.#registers.get(name);
+    if (!register) {
+      register = { value: undefined, token: 0n, writtenAt: 0, maxRead: 0n, maxWrite: 0n };
+      this.#registers.set(name, register);
+    }
+    return register;
+  }
+}
+
+function lineKey({ kind, name }: LineRef): string {
+  return `${kind}:${name}`;
+}
+
+function place({ spot, token }: SpaceClaim): Place {
+  return spot.held ? { state: 'held', token } : { state: 'waiting' };
+}
+
+function notify(admitted: readonly Spot<SpaceClaim>[]): void {
+  for (const { item } of admitted) item.session.listener.granted(item.claim.id, item.token);
+}
+
+function matches(session: SpaceSession, roster: Roster): boolean {
+  const unsettled = new Set(roster.unsettled);
+  let count = 0;
+  let held = 0;
+  let checksum = 0;
+  for (const { claim, spot } of session.claims.values()) {
+    if (unsettled.has(claim.id)) continue;
+    count += 1;
+    checksum = (checksum + claim.serial) >>> 0;
+    if (spot.held) held += 1;
+  }
+  return count === roster.count && held === roster.held && checksum === roster.checksum;
+}
+
+function index(session: SpaceSession): IndexedClaim[] {
+  return [...session.claims.values()].map(({ claim, spot, token }) => ({
+    id: claim.id,
+    line: claim.line,
+    state: spot.held ? 'held' : 'waiting',
+    token,
+  }));
+}
+
+/** A reader needs a token above every writer's, a writer one that is not below a writer's and above every reader's. */
+function present(register: Register, { token, mode }: Fence): boolean {
+  if (mode === 'read') {
+    if (token <= register.maxWrite) return false;
+    if (token > register.maxRead) register.maxRead = token;
+    return true;
+  }
+  if (token < register.maxWrite || token <= register.maxRead) return false;
+  register.maxWrite = token;
+  return true;
+}
+
+function newest({ maxRead, maxWrite }: Register): bigint {
+  return maxRead > maxWrite ? maxRead : maxWrite;
+}

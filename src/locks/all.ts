@@ -1,0 +1,174 @@
+import { parseDuration, show } from '../core/duration.js';
+import { AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
+import type { Instance } from '../core/instance.js';
+import type { LineView } from '../core/view.js';
+import { type HeldLease, type Lease, ownLease } from './lease.js';
+import {
+  type AcquireOptions,
+  LineLock,
+  type Lock,
+  type RunArguments,
+  runArguments,
+  runWith,
+  type TryOptions,
+} from './lock.js';
+
+/** Several leases that were acquired together. */
+export interface Leases extends AsyncDisposable {
+  /** True while all of them are held. */
+  readonly held: boolean;
+  /** Aborts as soon as one of them is lost. */
+  readonly signal: AbortSignal;
+  /** The least of their remaining validities, in milliseconds. */
+  readonly remaining: number;
+  assertHeld(): void;
+  /** Releases all; true if none was lost. */
+  release(): Promise<boolean>;
+  /** The lease of one of the locks. Of two locks of one name, the stronger one's. */
+  of(lock: Lock): Lease;
+}
+
+export type AllLock = Lock<Leases, readonly LineView[]>;
+
+/**
+ * Several locks as one: always acquired in one order, so that two `all()` never wait for each other; duplicates merged
+ * into the stronger; all or none; one timeout for the whole.
+ */
+export function all(instance: Instance, locks: readonly Lock[]): AllLock {
+  return new LockSet(instance, locks);
+}
+
+type Member = LineLock;
+
+class LockSet implements AllLock {
+  readonly name: string;
+  readonly #instance: Instance;
+  readonly #members: readonly Member[];
+
+  constructor(instance: Instance, locks: readonly Lock[]) {
+    this.#instance = instance;
+    this.#members = merge(instance, locks);
+    this.name = this.#members.map(({ name }) => name).join(' + ');
+  }
+
+  async acquire(options: AcquireOptions = {}): Promise<Leases> {
+    const timeoutMs = options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout');
+    const { clock } = this.#instance.options;
+    const startedAt = clock.now();
+    return this.#gather(async (member) => {
+      const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
+      try {
+        return await member.acquire(leftMs === undefined ? options : { ...options, timeout: leftMs });
+      } catch (error) {
+        if (!(error instanceof AcquireTimeoutError)) throw error;
+        throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
+      }
+    }) as Promise<Leases>;
+  }
+
+  tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
+    return this.#gather((member) => member.tryAcquire(options));
+  }
+
+  run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
+  run<T>(options: AcquireOptions, work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
+  async run<T>(...args: RunArguments<Leases, T>): Promise<T> {
+    const [options, work] = runArguments(args);
+    const leases = await this.acquire(options);
+    const held = this.#members.map((member) => ({
+      key: member.target.key,
+      lease: ownLease(leases.of(member), 'lease'),
+    }));
+    return runWith(this.#instance, held, () => work(leases));
+  }
+
+  inspect(): Promise<readonly LineView[]> {
+    return Promise.all(this.#members.map((member) => member.inspect()));
+  }
+
+  /** Takes one after the other in order. What was taken is given back when one can't be had, or was lost on the way. */
+  async #gather(take: (member: Member) => Promise<Lease | undefined>): Promise<Leases | undefined> {
+    const taken = new Map<string, HeldLease>();
+    const giveBack = (): Promise<unknown> => Promise.all([...taken.values()].map((lease) => lease.release()));
+    try {
+      for (const member of this.#members) {
+        const lease = await take(member);
+        if (!lease) {
+          await giveBack();
+          return undefined;
+        }
+        taken.set(member.target.key, ownLease(lease, 'lease'));
+      }
+      const leases = new HeldLeases(this.#instance, taken);
+      leases.assertHeld();
+      return leases;
+    } catch (error) {
+      await giveBack();
+      throw error;
+    }
+  }
+}
+
+class HeldLeases implements Leases {
+  readonly #instance: Instance;
+  readonly #leases: ReadonlyMap<string, HeldLease>;
+  #signal: AbortSignal | undefined;
+
+  constructor(instance: Instance, leases: ReadonlyMap<string, HeldLease>) {
+    this.#instance = instance;
+    this.#leases = leases;
+  }
+
+  get held(): boolean {
+    return [...this.#leases.values()].every((lease) => lease.held);
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= AbortSignal.any([...this.#leases.values()].map((lease) => lease.signal));
+    return this.#signal;
+  }
+
+  get remaining(): number {
+    return Math.min(...[...this.#leases.values()].map((lease) => lease.remaining));
+  }
+
+  assertHeld(): void {
+    for (const lease of this.#leases.values()) lease.assertHeld();
+  }
+
+  async release(): Promise<boolean> {
+    const released = await Promise.all([...this.#leases.values()].map((lease) => lease.release()));
+    return released.every(Boolean);
+  }
+
+  of(lock: Lock): Lease {
+    const lease = this.#leases.get(memberOf(this.#instance, lock).target.key);
+    if (!lease) throw new ConfigError(`${quote(lock.name)} is not among these locks.`);
+    return lease;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}
+
+/** Sorted by kind and name, one for each line. */
+function merge(instance: Instance, locks: readonly Lock[]): readonly Member[] {
+  if (!Array.isArray(locks) || locks.length === 0)
+    throw new ConfigError(`all() needs an array of locks; got ${show(locks)}.`);
+  const members = new Map<string, Member>();
+  for (const lock of locks as readonly Lock[]) {
+    const member = memberOf(instance, lock);
+    const known = members.get(member.target.key);
+    if (known && known.target.capacity !== member.target.capacity) {
+      throw new ConfigError(`all() got semaphore ${quote(lock.name)} with two numbers of permits.`);
+    }
+    if (!known || known.weight < member.weight) members.set(member.target.key, member);
+  }
+  return [...members.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, member]) => member);
+}
+
+function memberOf(instance: Instance, lock: unknown): Member {
+  if (lock instanceof LineLock && lock.belongsTo(instance)) return lock as Member;
+  throw new ConfigError('all() takes mutexes, read locks, write locks and semaphores of the same Holdfast.');
+}

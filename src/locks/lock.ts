@@ -1,0 +1,197 @@
+import { type Duration, parseDuration, show } from '../core/duration.js';
+import type { LineKind } from '../core/engine.js';
+import { AcquireTimeoutError, ConfigError, type LeaseLostError, quote } from '../core/errors.js';
+import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
+import { checkName } from '../core/names.js';
+import { Frame } from '../core/reentrancy.js';
+import { publishGranted, traceAcquire } from '../core/telemetry.js';
+import { emptyLineView, type LineView } from '../core/view.js';
+import { HeldLease, type Lease, ownLease } from './lease.js';
+
+export interface TryOptions {
+  /** Cancels the wait only; rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+  /** Semaphores: how many permits to take (default 1). */
+  readonly permits?: number;
+  /** The lease releases itself after this long, and is lost with reason `maxHold`. Default: never. */
+  readonly maxHold?: Duration;
+  /** What `inspect` shows instead of the application's label. */
+  readonly label?: string;
+  /** Re-enter this lease of the same lock by hand. */
+  readonly within?: Lease;
+}
+
+export interface AcquireOptions extends TryOptions {
+  /** How long to wait. Default: for ever; 0: one try. */
+  readonly timeout?: Duration;
+}
+
+/** What all locks have in common: mutex, read, write, semaphore and `all()`. A lock is a handle; making one does no I/O. */
+export interface Lock<L = Lease, View = LineView> {
+  readonly name: string;
+  /** Waits in line. Throws AcquireTimeoutError when it is busy for the whole timeout. */
+  acquire(options?: AcquireOptions): Promise<L>;
+  /** Undefined when it is busy. Never waits in line. */
+  tryAcquire(options?: TryOptions): Promise<L | undefined>;
+  /** Acquires, runs and releases. Re-entrant inside. Rejects with LeaseLostError if the lease was lost meanwhile. */
+  run<T>(work: (lease: L) => T | PromiseLike<T>): Promise<T>;
+  run<T>(options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>): Promise<T>;
+  /** Who holds it and who waits, without acquiring. */
+  inspect(): Promise<View>;
+}
+
+export interface LineLockSpec {
+  readonly kind: LineKind;
+  readonly name: string;
+  readonly weight: number;
+  readonly capacity: number;
+  readonly reentrant?: boolean;
+}
+
+/** A lock of one line with one weight. */
+export class LineLock<L extends Lease = Lease> implements Lock<L> {
+  readonly target: Target;
+  readonly weight: number;
+  readonly #instance: Instance;
+
+  constructor(instance: Instance, { kind, name, weight, capacity, reentrant = true }: LineLockSpec) {
+    const ref = { kind, name: checkName(name) };
+    this.#instance = instance;
+    this.weight = weight;
+    this.target = { ref, key: lineKey(ref), capacity, cohort: kind === 'lock', reentrant };
+  }
+
+  get name(): string {
+    return this.target.ref.name;
+  }
+
+  async acquire(options: AcquireOptions = {}): Promise<L> {
+    const lease = await this.#ask(options, options.timeout);
+    if (lease) return lease;
+    throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(this.target.ref));
+  }
+
+  async tryAcquire(options: TryOptions = {}): Promise<L | undefined> {
+    return this.#ask(options, 0);
+  }
+
+  run<T>(work: (lease: L) => T | PromiseLike<T>): Promise<T>;
+  run<T>(options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>): Promise<T>;
+  async run<T>(...args: RunArguments<L, T>): Promise<T> {
+    const [options, work] = runArguments(args);
+    const lease = await this.acquire(options);
+    return runWith(this.#instance, [{ key: this.target.key, lease: ownLease(lease, 'lease') }], () => work(lease));
+  }
+
+  async inspect(): Promise<LineView> {
+    const { ref, capacity } = this.target;
+    this.#instance.requireListing('inspect');
+    for await (const line of this.#instance.inspect({ name: ref.name })) if (line.kind === ref.kind) return line;
+    return emptyLineView(ref.name, ref.kind, capacity);
+  }
+
+  belongsTo(instance: Instance): boolean {
+    return this.#instance === instance;
+  }
+
+  #ask(options: TryOptions, timeout: Duration | undefined): Promise<L | undefined> {
+    const { ref } = this.target;
+    const asking = this.#asking(options, timeout);
+    const maxHoldMs = options.maxHold === undefined ? undefined : parseDuration(options.maxHold, 'maxHold');
+    const label = asking.label ?? this.#instance.options.label;
+    return traceAcquire({ name: ref.name, kind: ref.kind, label }, () => this.#acquire(asking, label, maxHoldMs));
+  }
+
+  async #acquire(asking: Asking, label: string, maxHoldMs: number | undefined): Promise<L | undefined> {
+    const { clock } = this.#instance.options;
+    const { ref } = this.target;
+    const startedAt = clock.now();
+    const turn = await this.#instance.acquire(this.target, asking);
+    if (!turn) return undefined;
+    publishGranted(() => ({
+      name: ref.name,
+      kind: ref.kind,
+      label,
+      token: turn.token,
+      waitedMs: clock.now() - startedAt,
+    }));
+    // Every lease can do what the most capable one can; the interface says which of it makes sense.
+    return new HeldLease(ref, turn, clock, maxHoldMs) as unknown as L;
+  }
+
+  #asking(options: TryOptions, timeout: Duration | undefined): Asking {
+    const { signal, label, within } = options;
+    if (signal !== undefined && !(signal instanceof AbortSignal)) {
+      throw new ConfigError(`signal must be an AbortSignal; got ${show(signal)}.`);
+    }
+    return {
+      weight: this.#weight(options.permits),
+      patience: { timeoutMs: timeout === undefined ? undefined : parseDuration(timeout, 'timeout'), signal },
+      label: label === undefined ? undefined : checkName(label, 'label'),
+      within: within === undefined ? undefined : this.#outer(within),
+    };
+  }
+
+  #weight(permits: number | undefined): number {
+    if (permits === undefined) return this.weight;
+    const { ref, capacity } = this.target;
+    if (ref.kind !== 'semaphore') throw new ConfigError(`permits are for semaphores; ${quote(ref.name)} is a lock.`);
+    return checkPermits(permits, capacity, 'permits');
+  }
+
+  #outer(within: Lease): Asking['within'] {
+    const lease = ownLease(within, 'within');
+    if (!lease.isOn(this.target.ref)) {
+      throw new ConfigError(`within must be a lease of ${quote(this.name)}; got one of ${quote(lease.name)}.`);
+    }
+    if (lease.state === 'released' || lease.state === 'lost') throw lease.lossError();
+    return lease.turn;
+  }
+}
+
+export type RunArguments<L, T> =
+  [work: (lease: L) => T | PromiseLike<T>] | [options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>];
+
+export function runArguments<L, T>(args: RunArguments<L, T>): [AcquireOptions, (lease: L) => T | PromiseLike<T>] {
+  const [options, work] = args.length === 1 ? [{}, args[0]] : args;
+  if (typeof work !== 'function') throw new ConfigError(`run needs a function to run; got ${show(work)}.`);
+  return [options, work];
+}
+
+export function checkPermits(value: unknown, most: number, what: string): number {
+  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return value as number;
+  throw new ConfigError(`${what} must be a whole number from 1 to ${most}; got ${show(value)}.`);
+}
+
+/**
+ * Runs `work` inside frames of these leases and releases them, last first. If one was lost meanwhile the result can't
+ * be trusted, so it rejects even though `work` resolved. If `work` threw, its error wins, and the loss becomes its
+ * cause where it has none.
+ */
+export async function runWith<T>(
+  instance: Instance,
+  held: readonly { key: string; lease: HeldLease }[],
+  work: () => T | PromiseLike<T>,
+): Promise<T> {
+  const frames: Frame[] = [];
+  for (const { key, lease } of held) frames.push(new Frame(instance, key, lease.turn, frames.at(-1)));
+  const end = async (): Promise<LeaseLostError | undefined> => {
+    for (const frame of frames) frame.closed = true;
+    await Promise.all(held.map(({ lease }) => lease.release()));
+    // A lease that was downgraded inside goes on as another turn of its frame.
+    await Promise.all(frames.map(({ turn }) => turn.release()));
+    const lost = held.find(({ lease }, at) => (frames[at]!.turn.loss ?? lease.turn.loss) !== undefined);
+    return lost?.lease.lossError();
+  };
+  let value: T;
+  try {
+    value = await (frames.at(-1) as Frame).run(work);
+  } catch (error) {
+    const lost = await end();
+    if (lost && error instanceof Error && error.cause === undefined && error.name !== lost.name) error.cause = lost;
+    throw error;
+  }
+  const lost = await end();
+  if (lost) throw lost;
+  return value;
+}

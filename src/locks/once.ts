@@ -1,0 +1,62 @@
+import { type Duration, parseDuration } from '../core/duration.js';
+import type { Instance } from '../core/instance.js';
+import { ALL } from '../core/line.js';
+import { type HeldLease, type Lease, ownLease } from './lease.js';
+import { LineLock, runWith } from './lock.js';
+
+export interface OnceOptions {
+  /** For this long after a run began, nobody runs it again, even if it was quick or its process died. Default 0. */
+  readonly atLeast?: Duration;
+  /** The run is lost after this long (`maxHold`). Default: as long as it takes. */
+  readonly atMost?: Duration;
+  readonly label?: string;
+}
+
+export type OnceResult<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
+
+/**
+ * Runs `work` once across the fleet, or not at all if another runs it or ran it less than `atLeast` ago. The time of the
+ * last run stands in a register of its own, so it outlives the process, and its age is the engine's business.
+ */
+export async function once<T>(
+  instance: Instance,
+  name: string,
+  options: OnceOptions,
+  work: (lease: Lease) => T | PromiseLike<T>,
+): Promise<OnceResult<T>> {
+  const atLeastMs = parseDuration(options.atLeast ?? 0, 'atLeast');
+  const lock = new LineLock(instance, { kind: 'lock', name, weight: ALL, capacity: ALL, reentrant: false });
+  const { atMost, label } = options;
+  const lease = await lock.tryAcquire({
+    ...(atMost !== undefined && { maxHold: atMost }),
+    ...(label !== undefined && { label }),
+  });
+  if (!lease) return { ran: false };
+  const held = ownLease(lease, 'lease');
+  let due: boolean;
+  try {
+    due = await claimRun(instance, name, held, atLeastMs);
+  } catch (error) {
+    await lease.release();
+    throw error;
+  }
+  if (!due) {
+    await lease.release();
+    return { ran: false };
+  }
+  const value = await runWith(instance, [{ key: lock.target.key, lease: held }], () => work(lease));
+  return { ran: true, value };
+}
+
+/**
+ * False if the last run forbids another, or a newer lease has been here. Else notes that we run, before we do: if we
+ * die, `atLeast` still counts.
+ */
+async function claimRun(instance: Instance, name: string, lease: HeldLease, atLeastMs: number): Promise<boolean> {
+  const register = `once\u001f${name}`;
+  const { registers } = await instance.engine('once');
+  const last = await instance.call('once', registers!.read(register, { token: lease.token, mode: 'write' }));
+  if (!last.ok || (last.value && last.value.ageMs < Number(last.value.value))) return false;
+  const noted = await instance.call('once', registers!.write(register, String(atLeastMs), lease.token));
+  return noted.ok;
+}

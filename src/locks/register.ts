@@ -1,0 +1,62 @@
+import { show } from '../core/duration.js';
+import type { Registers } from '../core/engine.js';
+import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
+import type { Instance } from '../core/instance.js';
+import { checkName } from '../core/names.js';
+import { type Lease, ownLease } from './lease.js';
+
+const LONGEST_BYTES = 64 * 1024;
+
+export interface RegisterValue {
+  readonly value: string;
+  /** The token of the lease that wrote it. */
+  readonly token: bigint;
+  /** Milliseconds since it was written, by the engine's clock. */
+  readonly age: number;
+}
+
+/** A small named value that only a token at least as new as the last one presented may overwrite. */
+export class Register {
+  readonly name: string;
+  readonly #instance: Instance;
+
+  constructor(instance: Instance, name: string) {
+    this.#instance = instance;
+    this.name = checkName(name);
+  }
+
+  /**
+   * Reads it. With a lease, its token is presented first: from then on older tokens are refused. A read-modify-write
+   * must present its token with the read already, or an update can still be lost.
+   */
+  async get(lease?: Lease): Promise<RegisterValue | undefined> {
+    const fence = lease === undefined ? undefined : ownLease(lease, 'lease').fenceFor(this.name);
+    const read = await this.#call('register.get', (registers) => registers.read(this.name, fence));
+    if (!read.ok) throw new StaleTokenError(this.name, fence!.token, read.newest);
+    return read.value && { value: read.value.value, token: read.value.token, age: read.value.ageMs };
+  }
+
+  /** Writes it, whatever the state of the lease: the engine decides by the token. Throws StaleTokenError. */
+  async set(value: string, lease: Lease): Promise<void> {
+    if (typeof value !== 'string') throw new ConfigError(`A register's value must be a string; got ${show(value)}.`);
+    checkRegisterValue(value, `The value of register ${quote(this.name)}`);
+    const { token, mode } = ownLease(lease, 'lease').fenceFor(this.name);
+    if (mode === 'read')
+      throw new ConfigError(`A read lease of ${quote(this.name)} can't write its register. Take the write lock.`);
+    const written = await this.#call('register.set', (registers) => registers.write(this.name, value, token));
+    if (!written.ok) throw new StaleTokenError(this.name, token, written.newest);
+  }
+
+  async #call<T>(doing: string, work: (registers: Registers) => Promise<T>): Promise<T> {
+    const engine = await this.#instance.engine(doing);
+    return this.#instance.call(doing, work(engine.registers!));
+  }
+}
+
+export function checkRegisterValue(value: string, what: string): void {
+  const bytes = Buffer.byteLength(value);
+  if (bytes > LONGEST_BYTES)
+    throw new ConfigError(
+      `${what} has ${bytes} bytes; at most ${LONGEST_BYTES} fit. Store it elsewhere and keep its key here.`,
+    );
+}

@@ -1,0 +1,68 @@
+/**
+ * URL scheme and strategy → traits and a lazy import. The only file that names engines: adding one means adding a row.
+ * Traits are data, known before any client library is loaded, so what an engine can't do is refused when a lock is made.
+ */
+import { show } from './core/duration.js';
+import type { EngineSource, Traits } from './core/engine.js';
+import { ConfigError } from './core/errors.js';
+import { type EngineUrl, parseEngineUrl } from './core/url.js';
+import { traits as memoryTraits } from './engines/memory/traits.js';
+
+interface Strategy {
+  readonly traits: Traits;
+  load(url: EngineUrl): Promise<EngineSource>;
+  realm?(url: EngineUrl, name: string): string;
+}
+
+interface Scheme {
+  /** By name, the default first. */
+  readonly strategies: Readonly<Record<string, Strategy>>;
+  /** Parameters that the URL may carry beside `strategy`. */
+  readonly params: readonly string[];
+}
+
+const SCHEMES: Readonly<Record<string, Scheme>> = {
+  memory: {
+    params: [],
+    strategies: {
+      queue: {
+        traits: memoryTraits,
+        load: async ({ path }) => (await import('./engines/memory/index.js')).memory(path),
+      },
+    },
+  },
+};
+
+/** The engine that a URL stands for, not loaded yet. */
+export function engineFromUrl(text: string): EngineSource {
+  const url = parseEngineUrl(text);
+  const scheme = Object.hasOwn(SCHEMES, url.scheme) ? SCHEMES[url.scheme] : undefined;
+  if (!scheme) throw new ConfigError(`There is no engine for ${show(`${url.scheme}:`)}. Known: ${list(SCHEMES, ':')}.`);
+  const strategy = chooseStrategy(url, scheme);
+  checkParams(url, scheme);
+  return {
+    traits: strategy.traits,
+    ...(strategy.realm && { realm: (name: string) => strategy.realm!(url, name) }),
+    connect: async (setup) => (await strategy.load(url)).connect(setup),
+  };
+}
+
+function chooseStrategy(url: EngineUrl, { strategies }: Scheme): Strategy {
+  const name = url.params.get('strategy') ?? Object.keys(strategies)[0]!;
+  const strategy = Object.hasOwn(strategies, name) ? strategies[name] : undefined;
+  if (!strategy) throw new ConfigError(`${url.scheme}: has no strategy ${show(name)}. Known: ${list(strategies)}.`);
+  return strategy;
+}
+
+function checkParams(url: EngineUrl, scheme: Scheme): void {
+  const allowed = ['strategy', ...scheme.params];
+  const unknown = [...url.params.keys()].find((param) => !allowed.includes(param));
+  if (unknown === undefined) return;
+  throw new ConfigError(`${url.scheme}: does not know the parameter ${show(unknown)}. Known: ${allowed.join(', ')}.`);
+}
+
+function list(known: Readonly<Record<string, unknown>>, suffix = ''): string {
+  return Object.keys(known)
+    .map((name) => name + suffix)
+    .join(', ');
+}

@@ -15,6 +15,8 @@ interface Strategy {
 }
 
 interface Scheme {
+  /** Whether its URLs name servers: `scheme://host`. */
+  readonly hosts: boolean;
   /** By name, the default first. */
   readonly strategies: Readonly<Record<string, Strategy>>;
   /** Parameters that the URL may carry beside `strategy`. */
@@ -23,6 +25,7 @@ interface Scheme {
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
+    hosts: false,
     params: [],
     strategies: {
       queue: {
@@ -38,6 +41,8 @@ export function engineFromUrl(text: string): EngineSource {
   const url = parseEngineUrl(text);
   const scheme = Object.hasOwn(SCHEMES, url.scheme) ? SCHEMES[url.scheme] : undefined;
   if (!scheme) throw new ConfigError(`There is no engine for ${show(`${url.scheme}:`)}. Known: ${list(SCHEMES, ':')}.`);
+  if (!scheme.hosts && url.hosts.length > 0)
+    throw new ConfigError(`${url.scheme}: has no servers. Write '${url.scheme}:name', without '//'.`);
   const strategy = chooseStrategy(url, scheme);
   checkParams(url, scheme);
   return {

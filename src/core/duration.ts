@@ -1,4 +1,4 @@
-import { ConfigError } from './errors.js';
+import { ConfigError, quote } from './errors.js';
 
 /** Milliseconds, or a number with its unit: `'250ms'`, `'10s'`, `'5m'`, `'1h'`. */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h'}`;
@@ -25,7 +25,7 @@ function fromText(text: string): number {
 
 /** A wrong value in a message: short, quoted, and never a whole object, which might hold secrets. */
 export function show(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+  if (typeof value === 'string') return quote(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object';
   if (typeof value === 'function') return 'a function';
   return String(value);

@@ -39,7 +39,7 @@ export class AcquireTimeoutError extends HoldfastError {
     seen: { holder?: Blocker | undefined; place?: number | undefined } = {},
   ) {
     const waited = timeoutMs === 0 ? 'at the first try' : `within ${timeoutMs} ms`;
-    const holder = seen.holder ? `; held by ${seen.holder.label}` : '';
+    const holder = seen.holder ? `; held by ${printable(seen.holder.label)}` : '';
     const place = seen.place === undefined ? '' : `, ${seen.place} before us in line`;
     super(
       'HOLDFAST_TIMEOUT',
@@ -84,7 +84,7 @@ export class LeaseLostError extends HoldfastError {
   readonly token: bigint | undefined;
 
   constructor(lock: string, loss: Loss, token?: bigint) {
-    const detail = loss.detail ? ` (${loss.detail})` : '';
+    const detail = loss.detail ? ` (${printable(loss.detail)})` : '';
     super(
       'HOLDFAST_LOST',
       `The lease on ${quote(lock)} is over: ${LOSS_TEXT[loss.reason]}${detail}. Another may hold it now: stop, and do not write.`,
@@ -182,14 +182,28 @@ export class ConflictError extends HoldfastError {
 
 /** A lock's name as it may stand in a message: names are users' data, quoting keeps one from forging a log line. */
 export function quote(name: string): string {
-  return JSON.stringify(name);
+  return printable(JSON.stringify(name));
+}
+
+/** Others' words in a message, without what could forge a log line or drive a terminal. */
+function printable(text: string): string {
+  return text.replace(
+    /[\p{Cc}\u2028\u2029]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 /** Whatever an adapter threw, as an error of ours. */
 export function asHoldfastError(thrown: unknown, doing: string): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown;
-  const message = thrown instanceof Error ? maskCredentials(thrown.message) : 'unknown error';
-  return new EngineError(`${doing} failed: ${message}`, { cause: thrown });
+  return new EngineError(`${doing} failed: ${maskCredentials(told(thrown))}`, { cause: thrown });
+}
+
+/** What an error says of itself. Node's own for a refused connection has a code and an empty message. */
+function told(thrown: unknown): string {
+  if (!(thrown instanceof Error)) return 'unknown error';
+  const { code } = thrown as { code?: unknown };
+  return thrown.message || (typeof code === 'string' ? code : thrown.name);
 }
 
 /**
@@ -207,6 +221,7 @@ function redacted(thrown: unknown): unknown {
   return copy;
 }
 
+/** Up to the last '@' of the word: whoever forgot to encode a password has '/', '?' and '@' in it. */
 function maskCredentials(text: string): string {
-  return text.replace(/:\/\/[^\s/@]*@/g, '://***@');
+  return text.replace(/:\/\/\S*@/g, '://***@');
 }

@@ -27,13 +27,9 @@ export class Queue<T> implements Iterable<T> {
     return link?.item;
   }
 
-  /** Items may be removed while it runs. */
+  /** Items may be removed while it runs: a removed link still knows what came after it. */
   *[Symbol.iterator](): Iterator<T> {
-    for (let link = this.#head; link;) {
-      const { item, after } = link;
-      yield item;
-      link = after;
-    }
+    for (let link = this.#head; link; link = link.after) if (link.queued) yield link.item;
   }
 
   remove(link: Link<T>): boolean {

@@ -73,8 +73,14 @@ function claimView(claim: EngineClaim, localView: LocalView): ClaimView {
 /** Claims of other libraries, or of other versions of this one, may carry anything. */
 function readNote(text: string | undefined): Note {
   try {
-    const note = JSON.parse(text ?? '') as Note;
-    if (typeof note.label === 'string') return note;
+    const { label, task, value } = JSON.parse(text ?? '') as Record<keyof Note, unknown>;
+    if (typeof label === 'string') {
+      return {
+        label,
+        task: typeof task === 'number' ? task : undefined,
+        value: typeof value === 'string' ? value : undefined,
+      };
+    }
   } catch {
     // Shown as unknown.
   }

@@ -26,9 +26,10 @@ export async function once<T>(
 ): Promise<OnceResult<T>> {
   const atLeastMs = parseDuration(options.atLeast ?? 0, 'atLeast');
   const lock = new LineLock(instance, { kind: 'lock', name, weight: ALL, capacity: ALL, reentrant: false });
-  const { atMost, label } = options;
+  const { label } = options;
+  const atMostMs = options.atMost === undefined ? undefined : parseDuration(options.atMost, 'atMost');
   const lease = await lock.tryAcquire({
-    ...(atMost !== undefined && { maxHold: atMost }),
+    ...(atMostMs !== undefined && { maxHold: atMostMs }),
     ...(label !== undefined && { label }),
   });
   if (!lease) return { ran: false };

@@ -83,6 +83,7 @@ export class Space {
   }
 
   open(id: string, ttlMs: number, listener: SessionListener, time: SpaceTime): void {
+    if (this.#sessions.has(id)) return;
     const expiresAt = time.now + ttlMs;
     this.#sessions.set(id, { id, ttlMs, listener, claims: new Map(), expiresAt });
     this.#nextDeath = Math.min(this.#nextDeath, expiresAt);
@@ -111,7 +112,7 @@ export class Space {
 
   reweigh(sessionId: string, ref: ClaimRef, weight: number): void {
     const claim = this.#sessions.get(sessionId)?.claims.get(ref.id);
-    if (claim) notify(claim.line.line.lighten(claim.spot, weight));
+    if (claim) this.#notify(claim.line.line.lighten(claim.spot, weight));
   }
 
   beat(sessionId: string, roster: Roster, time: SpaceTime): Pulse {
@@ -127,18 +128,20 @@ export class Space {
 
   close(sessionId: string): void {
     const session = this.#sessions.get(sessionId);
-    if (session) this.#bury(session);
+    if (session) this.#bury([session]);
   }
 
   /** Frees what dead sessions had. */
   reap(time: SpaceTime): void {
     if (time.now < this.#nextDeath) return;
     let nextDeath = Number.POSITIVE_INFINITY;
-    for (const session of [...this.#sessions.values()]) {
-      if (session.expiresAt <= time.now) this.#bury(session);
+    const dead: SpaceSession[] = [];
+    for (const session of this.#sessions.values()) {
+      if (session.expiresAt <= time.now) dead.push(session);
       else nextDeath = Math.min(nextDeath, session.expiresAt);
     }
     this.#nextDeath = nextDeath;
+    this.#bury(dead);
   }
 
   *inspect({ name, prefix }: LineQuery): Iterable<EngineLine> {
@@ -210,13 +213,21 @@ export class Space {
 
   #remove(entry: SpaceClaim): void {
     entry.session.claims.delete(entry.claim.id);
-    notify(entry.line.line.leave(entry.spot));
+    this.#notify(entry.line.line.leave(entry.spot));
     if (entry.line.line.size === 0) this.#lines.delete(lineKey(entry.line.ref));
   }
 
-  #bury(session: SpaceSession): void {
-    this.#sessions.delete(session.id);
-    for (const claim of [...session.claims.values()]) this.#remove(claim);
+  /** All at once: on the way, a claim of one may come before the claim of another that is as dead. */
+  #bury(dead: readonly SpaceSession[]): void {
+    for (const { id } of dead) this.#sessions.delete(id);
+    for (const { claims } of dead) for (const claim of [...claims.values()]) this.#remove(claim);
+  }
+
+  /** Tells those who hold now; not the dead, whose claims leave in this same step. */
+  #notify(admitted: readonly Spot<SpaceClaim>[]): void {
+    for (const { item } of admitted) {
+      if (this.#sessions.has(item.session.id)) item.session.listener.granted(item.claim.id, item.token);
+    }
   }
 
   #register(name: string): Register {
@@ -235,10 +246,6 @@ function lineKey({ kind, name }: LineRef): string {
 
 function place({ spot, token }: SpaceClaim): Place {
   return spot.held ? { state: 'held', token } : { state: 'waiting' };
-}
-
-function notify(admitted: readonly Spot<SpaceClaim>[]): void {
-  for (const { item } of admitted) item.session.listener.granted(item.claim.id, item.token);
 }
 
 function matches(session: SpaceSession, roster: Roster): boolean {

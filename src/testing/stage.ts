@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type EngineSource, Holdfast, type HoldfastOptions, type LineView, type Lock, type Traits } from '../index.js';
+import { Actor } from './protocol.js';
+import { StallableClock } from './stallable-clock.js';
+
+export interface StageSetup {
+  readonly source: () => EngineSource | string;
+  readonly traits: Traits;
+  /** For cases that wait until somebody counts as dead. */
+  readonly shortTtlMs: number;
+  /** For all others: so long that no beat and no expiry comes to the rescue of a wake-up that got lost. */
+  readonly longTtlMs: number;
+}
+
+/** An instance that can be stopped as if its process were. Its ttl is the short one. */
+export interface Stallable {
+  readonly locks: Holdfast;
+  /** Stops its timers. Time goes on. */
+  stall(): void;
+  resume(): void;
+}
+
+/** What a case plays on: instances in a namespace of its own, all closed at the end. */
+export class Stage {
+  readonly traits: Traits;
+  readonly shortTtlMs: number;
+  readonly namespace = `test-${randomBytes(6).toString('hex')}`;
+  readonly #setup: StageSetup;
+  readonly #holdfasts = new Set<Holdfast>();
+  readonly #clocks: StallableClock[] = [];
+  readonly #actors: Actor[] = [];
+  readonly #engines: AsyncDisposable[] = [];
+  #names = 0;
+  #over = false;
+  /** What the case waits for at the moment, for the message if it never comes. */
+  awaited: string | undefined;
+
+  constructor(setup: StageSetup) {
+    this.#setup = setup;
+    this.traits = setup.traits;
+    this.shortTtlMs = setup.shortTtlMs;
+  }
+
+  /** A name that nothing else on this stage has. */
+  name(): string {
+    this.#names += 1;
+    return `lock-${this.#names}`;
+  }
+
+  holdfast(options: HoldfastOptions = {}): Holdfast {
+    const { source, longTtlMs } = this.#setup;
+    const locks = new Holdfast(source(), { ttl: longTtlMs, namespace: this.namespace, ...options });
+    this.#holdfasts.add(locks);
+    return locks;
+  }
+
+  stallable(options: HoldfastOptions = {}): Stallable {
+    const clock = this.#clock();
+    const locks = this.holdfast({ ttl: this.shortTtlMs, ...options, clock });
+    return { locks, stall: () => clock.stall(), resume: () => clock.resume() };
+  }
+
+  /** The raw engine, with as many sessions as the case likes. */
+  async protocol(): Promise<(name: string, options?: { ttlMs?: number }) => Promise<Actor>> {
+    const source = this.#setup.source();
+    assert.ok(typeof source !== 'string', 'a URL hides its engine');
+    const clock = this.#clock();
+    const engine = await source.connect({ namespace: this.namespace, clock });
+    this.#engines.push(engine);
+    return async (name, { ttlMs = this.#setup.longTtlMs } = {}) => {
+      const options = { id: clock.id(), realm: source.realm?.(name) ?? '', ttlMs, label: 'conformance' };
+      const actor = await Actor.open(engine, options, clock.id());
+      this.#actors.push(actor);
+      return actor;
+    };
+  }
+
+  /** Waits for a condition. There is no limit of its own: the case as a whole has one. */
+  async eventually(what: string, condition: () => unknown): Promise<void> {
+    this.awaited = what;
+    for (let pauseMs = 1; !(await condition()); pauseMs = Math.min(50, pauseMs * 2)) {
+      if (this.#over) return;
+      await sleep(pauseMs);
+    }
+    this.awaited = undefined;
+  }
+
+  /**
+   * Waits until so many claims wait in the lock's line. Where lines can't be listed, until every instance has had an
+   * answer to a question that it asked later: that proves less, but it is never wrong.
+   */
+  async queued(lock: Lock, waiting: number): Promise<void> {
+    if (!this.traits.listing) {
+      await Promise.all([...this.#holdfasts].map((locks) => locks.mutex(this.name()).run(() => {})));
+      return;
+    }
+    await this.eventually(`${waiting} claims wait for ${lock.name}`, async () => {
+      const { claims } = await lock.inspect();
+      return claims.filter(({ state }) => state === 'waiting').length === waiting;
+    });
+  }
+
+  /** All lines of a namespace. */
+  async lines(locks: Holdfast): Promise<readonly LineView[]> {
+    const lines: LineView[] = [];
+    for await (const line of locks.inspect()) lines.push(line);
+    return lines;
+  }
+
+  /** Closes everything, and then nothing may be left in any line. */
+  async strike(): Promise<void> {
+    await this.close();
+    if (!this.traits.listing) return;
+    this.#over = false;
+    const observer = this.holdfast();
+    await this.eventually('no claim is left behind by anybody', async () => (await this.lines(observer)).length === 0);
+    await this.close();
+  }
+
+  async close(): Promise<void> {
+    this.#over = true;
+    for (const clock of this.#clocks) clock.resume();
+    await Promise.all(this.#actors.splice(0).map(({ session }) => session.close()));
+    await Promise.all([...this.#holdfasts].map((locks) => locks.close()));
+    this.#holdfasts.clear();
+    await Promise.all(this.#engines.splice(0).map((engine) => engine[Symbol.asyncDispose]()));
+  }
+
+  #clock(): StallableClock {
+    const clock = new StallableClock();
+    this.#clocks.push(clock);
+    return clock;
+  }
+}
+
+/** Lets everybody else run: callbacks, timers that are due, packets that have arrived. */
+export function breath(): Promise<void> {
+  return sleep(1);
+}

@@ -1,0 +1,135 @@
+import type { Lease } from '../../src/index.js';
+import { ALL } from '../../src/core/line.js';
+import type { SimProcess } from './process.js';
+import type { Scheduler } from './scheduler.js';
+
+/** A line as the referee sees it: what fits beside what. */
+export interface Line {
+  readonly name: string;
+  readonly capacity: number;
+}
+
+interface Held {
+  readonly process: SimProcess;
+  readonly lease: Lease;
+  readonly weight: number;
+  /** Taken by some users only: a signal costs more than the lock. */
+  readonly signal: AbortSignal | undefined;
+}
+
+interface Pending {
+  readonly process: SimProcess;
+  readonly what: string;
+  readonly since: number;
+  /** It may take as long as it likes: it has no timeout, and the lock may be busy. */
+  readonly waits: boolean;
+}
+
+interface LineRecord {
+  readonly line: Line;
+  readonly held: Set<Held>;
+  maxWrite: bigint;
+  maxAny: bigint;
+}
+
+/** Watches what users see, and writes down every broken promise. */
+export class Referee {
+  readonly violations: string[] = [];
+  grants = 0;
+  readonly #scheduler: Scheduler;
+  readonly #lines = new Map<string, LineRecord>();
+  readonly #pending = new Set<Pending>();
+  readonly #trace: boolean;
+
+  constructor(scheduler: Scheduler, trace: boolean) {
+    this.#scheduler = scheduler;
+    this.#trace = trace;
+  }
+
+  log(who: string, what: string): void {
+    if (this.#trace) console.log(`${this.#scheduler.now.toFixed(1).padStart(9)}  ${who.padEnd(8)} ${what}`);
+  }
+
+  violate(what: string): void {
+    this.log('REFEREE', what);
+    this.violations.push(`at ${this.#scheduler.now.toFixed(1)} ms: ${what}`);
+  }
+
+  /** Follows a promise that must settle one day. */
+  async track<T>(process: SimProcess, what: string, waits: boolean, promise: Promise<T>): Promise<T> {
+    const pending = { process, what, since: this.#scheduler.now, waits };
+    this.#pending.add(pending);
+    try {
+      return await promise;
+    } finally {
+      this.#pending.delete(pending);
+    }
+  }
+
+  /** A lease has just been handed to its user. */
+  granted(process: SimProcess, line: Line, weight: number, lease: Lease): Held {
+    const record = this.#record(line);
+    this.grants += 1;
+    this.log(process.name, `HOLDS ${line.name} ${weight === ALL ? 'ALL' : weight} token ${lease.token}`);
+    if (!lease.held) this.violate(`${process.name} was given ${line.name} though it was over already (${lease.state})`);
+    if (line.capacity === ALL) this.#checkToken(process, record, weight, lease.token);
+    const held = { process, lease, weight, signal: this.grants % 8 === 0 ? lease.signal : undefined };
+    record.held.add(held);
+    return held;
+  }
+
+  /** The user lets go: from now on others may hold. */
+  letGo(line: Line, held: Held): void {
+    this.#record(line).held.delete(held);
+    this.log(held.process.name, `lets go of ${line.name} (${held.lease.state})`);
+    if (held.lease.state === 'lost' && held.signal && !held.signal.aborted) {
+      this.violate(`${held.process.name} lost ${line.name} and its signal did not abort`);
+    }
+  }
+
+  /** Exclusion: at no instant do two that run believe to hold what does not fit. */
+  checkExclusion(): void {
+    for (const { line, held } of this.#lines.values()) {
+      if (held.size < 2) continue;
+      let weight = 0;
+      const believers: string[] = [];
+      for (const { process, lease, weight: own } of held) {
+        if (!process.running || !lease.held) continue;
+        weight += own;
+        believers.push(`${process.name} (token ${lease.token})`);
+      }
+      if (weight > line.capacity) this.violate(`${line.name} is held at once by ${believers.join(' and ')}`);
+    }
+  }
+
+  /** Nobody who runs may wait for longer than this. */
+  checkStarvation(longestMs: number): void {
+    for (const { process, what, since } of this.#pending) {
+      const waitedMs = this.#scheduler.now - since;
+      if (process.running && waitedMs > longestMs)
+        this.violate(`${process.name} has waited ${waitedMs.toFixed(0)} ms for ${what}`);
+    }
+  }
+
+  unsettled(): readonly Pending[] {
+    return [...this.#pending].filter(({ process }) => process.state !== 'dead');
+  }
+
+  #checkToken(process: SimProcess, record: LineRecord, weight: number, token: bigint): void {
+    const floor = weight === ALL ? record.maxAny : record.maxWrite;
+    if (token <= floor) {
+      this.violate(`${process.name} got token ${token} for ${record.line.name} after ${floor} had been given`);
+    }
+    if (token > record.maxAny) record.maxAny = token;
+    if (weight === ALL && token > record.maxWrite) record.maxWrite = token;
+  }
+
+  #record(line: Line): LineRecord {
+    let record = this.#lines.get(line.name);
+    if (!record) {
+      record = { line, held: new Set(), maxWrite: 0n, maxAny: 0n };
+      this.#lines.set(line.name, record);
+    }
+    return record;
+  }
+}

@@ -36,7 +36,10 @@ async function report(name: string, suite: Suite): Promise<void> {
   const rows = [HEADINGS];
   for await (const contest of suite.contests()) rows.push(row(await measure(contest)));
   const widths = HEADINGS.map((_, column) => Math.max(...rows.map((cells) => cells[column]!.length)));
-  for (const cells of rows) console.log(cells.map((cell, column) => align(cell, column, widths[column]!)).join('  '));
+  for (const cells of rows) {
+    const line = cells.map((cell, column) => align(cell, column, widths[column]!)).join('  ');
+    console.log(line.trimEnd());
+  }
 }
 
 function row({ name, ours, peer, ratio, goal }: Result): string[] {

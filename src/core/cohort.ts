@@ -49,7 +49,7 @@ export class Cohort implements Station {
     waiter.at = this;
     if (this.serves(waiter.weight)) return this.#hold!.serve(waiter);
     waiter.link = this.#waiters.push(waiter);
-    if (!this.#hold) this.#stand(!waiter.triesOnce);
+    if (!this.#hold) this.#stand(!waiter.triesOnce, waiter.startedAt);
   }
 
   next(): Waiter | undefined {
@@ -64,7 +64,7 @@ export class Cohort implements Station {
     if (loss?.reason === 'evicted') {
       this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
     }
-    if (this.#waiters.size > 0) this.#stand(true);
+    if (this.#waiters.size > 0) this.#stand(true, this.line.options.clock.now());
     else this.line.dissolved(this);
   }
 
@@ -105,19 +105,29 @@ export class Cohort implements Station {
   }
 
   timedOut(waiter: Waiter): void {
-    const hold = this.#hold;
-    if (hold?.answered) void this.#explain(waiter, hold.claimId);
+    if (this.#hold?.answered) void this.#explain(waiter, this.#hold);
     else waiter.reject(unreachable(this.#trouble));
   }
 
   /** The lock may still be granted while we look who has it: then the caller gets it after all. */
-  async #explain(waiter: Waiter, claimId: string | undefined): Promise<void> {
-    const obstacle = await this.line.options.look(this.line.ref, claimId);
-    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.patience.timeoutMs!, obstacle));
+  async #explain(waiter: Waiter, hold: Hold): Promise<void> {
+    const { holder, place } = await this.line.options.look(this.line.ref, hold.claimId);
+    const before = place === undefined ? undefined : place + hold.turns.size + this.#before(waiter);
+    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.patience.timeoutMs!, { holder, place: before }));
   }
 
-  #stand(wait: boolean): void {
-    this.#askedAt = this.line.options.clock.now();
+  /** How many of ours stand before it. */
+  #before(waiter: Waiter): number {
+    let count = 0;
+    for (const other of this.#waiters) {
+      if (other === waiter) break;
+      count += 1;
+    }
+    return count;
+  }
+
+  #stand(wait: boolean, now: number): void {
+    this.#askedAt = now;
     this.#trouble = undefined;
     this.#hold = new Hold(this);
     this.#hold.stand(wait);

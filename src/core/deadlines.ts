@@ -2,34 +2,40 @@ import type { Clock, Timer } from './clock.js';
 
 /** A call that has not been answered yet. */
 interface Pending {
-  readonly at: number;
+  /** The tick at which it counts as silent. */
+  readonly until: number;
   readonly onSilence: () => void;
   answered: boolean;
 }
 
+/** A limit is this many ticks. A call is made somewhere inside a tick, so it has between 4/5 and 5/5 of the limit. */
+const TICKS = 5;
+
 /**
  * Our own deadline on every remote call: most client libraries wait for ever on a hung server.
  *
- * All calls of a keeper have the same limit, so they run out in the order they were made: one queue and one timer
- * serve any number of calls, and an answered call costs no timer at all.
+ * All calls of a keeper have the same limit, so they run out in the order in which they were made: one queue and one
+ * ticking timer serve any number of calls, and a call that is answered costs neither a timer nor a look at the clock.
+ * Time in which our own event loop stood still is not held against the engine.
  */
 export class Deadlines {
   readonly #clock: Clock;
-  readonly #limitMs: number;
+  readonly #tickMs: number;
   readonly #pending: Pending[] = [];
   #head = 0;
+  #tick = 0;
   #timer: Timer | undefined;
 
   constructor(clock: Clock, limitMs: number) {
     this.#clock = clock;
-    this.#limitMs = limitMs;
+    this.#tickMs = limitMs / TICKS;
   }
 
   /** Watches one call. Answered or silent, never both: the returned function says whether the answer came in time. */
   start(onSilence: () => void): () => boolean {
-    const call: Pending = { at: this.#clock.now() + this.#limitMs, onSilence, answered: false };
+    const call: Pending = { until: this.#tick + TICKS, onSilence, answered: false };
     this.#pending.push(call);
-    if (!this.#timer) this.#arm(this.#limitMs);
+    if (!this.#timer) this.#arm();
     return () => {
       if (call.answered) return false;
       call.answered = true;
@@ -49,23 +55,22 @@ export class Deadlines {
     });
   }
 
-  #arm(ms: number): void {
-    this.#timer = this.#clock.timer(ms, () => this.#sweep());
+  #arm(): void {
+    this.#timer = this.#clock.timer(this.#tickMs, () => this.#sweep());
     this.#timer.unref();
   }
 
   #sweep(): void {
     this.#timer = undefined;
-    const now = this.#clock.now();
-    for (let call = this.#pending[this.#head]; call && call.at <= now; call = this.#pending[this.#head]) {
+    this.#tick += 1;
+    for (let call = this.#pending[this.#head]; call && call.until <= this.#tick; call = this.#pending[this.#head]) {
       this.#head += 1;
       if (call.answered) continue;
       call.answered = true;
       call.onSilence();
     }
     this.#trim();
-    const next = this.#pending[this.#head];
-    if (next && !this.#timer) this.#arm(Math.max(1, next.at - now));
+    if (this.#pending.length > 0 && !this.#timer) this.#arm();
   }
 
   /** Drops answered calls at the head, so that a busy keeper's queue stays as short as its calls in flight. */

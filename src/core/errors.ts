@@ -221,7 +221,7 @@ function redacted(thrown: unknown): unknown {
   return copy;
 }
 
-/** Up to the last '@' of the word: whoever forgot to encode a password has '/', '?' and '@' in it. */
+/** Up to the last '@' of the word: whoever forgot to encode a password has '/', '?' and '@' in it. Not in `file:///`. */
 function maskCredentials(text: string): string {
-  return text.replace(/:\/\/\S*@/g, '://***@');
+  return text.replace(/:\/\/(?!\/)\S*@/g, '://***@');
 }

@@ -5,6 +5,7 @@ import { asHoldfastError, type Blocker, ConfigError, EngineError, UnsupportedErr
 import { Keeper } from './keeper.js';
 import { LocalLine, type LocalLineOptions, type Obstacle } from './local-line.js';
 import { currentFrame, enclosingFrame } from './reentrancy.js';
+import { acquireIsObserved, publishGranted, traceAcquire } from './telemetry.js';
 import type { Turn } from './turn.js';
 import { type ClaimView, type LineView, lineView, type Note } from './view.js';
 import { type Patience, Waiter } from './waiter.js';
@@ -61,6 +62,18 @@ export class Instance {
 
   /** Undefined: tried once, and it was busy. */
   acquire(target: Target, asking: Asking): Promise<Turn | undefined> {
+    if (!acquireIsObserved()) return this.#acquire(target, asking);
+    const { kind, name } = target.ref;
+    const message = { name, kind, label: this.#label(asking) };
+    const startedAt = this.options.clock.now();
+    return traceAcquire(message, async () => {
+      const turn = await this.#acquire(target, asking);
+      if (turn) publishGranted({ ...message, token: turn.token, waitedMs: this.options.clock.now() - startedAt });
+      return turn;
+    });
+  }
+
+  #acquire(target: Target, asking: Asking): Promise<Turn | undefined> {
     this.#assertOpen();
     const { clock, reentrant } = this.options;
     asking.patience.signal?.throwIfAborted();
@@ -204,8 +217,11 @@ export class Instance {
   #note(asking: Asking): string {
     const task = currentFrame()?.task;
     if (asking.label === undefined && asking.value === undefined && task === undefined) return this.#plainNote;
-    const label = asking.label === undefined ? this.options.label : `${asking.label}@${this.options.hostLabel}`;
-    return JSON.stringify({ label, task, value: asking.value } satisfies Note);
+    return JSON.stringify({ label: this.#label(asking), task, value: asking.value } satisfies Note);
+  }
+
+  #label({ label }: Asking): string {
+    return label === undefined ? this.options.label : `${label}@${this.options.hostLabel}`;
   }
 
   #view(line: EngineLine): LineView {

@@ -29,8 +29,6 @@ export class Keeper {
   readonly #unopened = new Set<Standing>();
   #pending = 0;
   #closed = false;
-  /** When the engine last answered anything. */
-  contactAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: KeeperOptions) {
     this.#options = options;
@@ -82,10 +80,6 @@ export class Keeper {
 
   // --- what sessions tell us ------------------------------------------------------------------------------------
 
-  contact(): void {
-    this.contactAt = this.#options.clock.now();
-  }
-
   ended(session: KeptSession): void {
     if (this.#session === session) this.#session = undefined;
   }
@@ -112,7 +106,6 @@ export class Keeper {
       (engineSession) => {
         // A session that we gave up must not live on in the engine, and is never ours again.
         if (!answered() || this.#closed) return closeQuietly(engineSession);
-        this.contact();
         session.start(engineSession, sentAt, sentAtWall);
         this.#opened(session);
       },

@@ -8,8 +8,6 @@ import { traceBeat } from './telemetry.js';
 
 /** What a session needs of its keeper. */
 export interface SessionKeeping {
-  /** The engine answered something just now. */
-  contact(): void;
   ended(session: KeptSession): void;
   /** Whether an acquire is pending: only then may our timers keep the process alive. */
   readonly busy: boolean;
@@ -41,8 +39,8 @@ export class KeptSession implements SessionListener {
   readonly #keeping: SessionKeeping;
   readonly #deadlines: Deadlines;
   readonly #claims = new Map<string, Standing>();
-  /** Ids with an enter or a leave that has no answer yet. */
-  readonly #unsettled = new Set<string>();
+  /** Ids with a leave that has no answer yet. */
+  readonly #leaving = new Set<string>();
   readonly #renewals: (() => void)[] = [];
   #engine: Session | undefined;
   #loss: Loss | undefined;
@@ -115,13 +113,12 @@ export class KeptSession implements SessionListener {
     this.#serial += 1;
     const id = `${this.#alias}-${this.#serial}`;
     this.#claims.set(id, standing);
-    this.#unsettled.add(id);
-    return { ...standing.request, id, serial: this.#serial };
+    const { line, weight, capacity, wait, note } = standing.request;
+    return { id, line, serial: this.#serial, weight, capacity, wait, note };
   }
 
   settle(standing: Standing): void {
     standing.settledAtBeat = this.#beats;
-    this.#unsettled.delete(standing.id!);
     this.#settledCount += 1;
     this.#checksum = (this.#checksum + standing.serial) >>> 0;
   }
@@ -133,7 +130,6 @@ export class KeptSession implements SessionListener {
   /** The claim is no longer ours: whatever the engine still has under its id will be left. */
   release(standing: Standing, settled: boolean, held: boolean): void {
     if (!standing.id || !this.#claims.delete(standing.id)) return;
-    this.#unsettled.delete(standing.id);
     if (held) this.countHeld(-1);
     if (!settled) return;
     this.#settledCount -= 1;
@@ -146,15 +142,15 @@ export class KeptSession implements SessionListener {
    */
   withdraw(claim: ClaimRef): Promise<boolean> {
     if (this.#loss) return Promise.resolve(false);
-    this.#unsettled.add(claim.id);
+    this.#leaving.add(claim.id);
     return new Promise((resolve) => {
       this.ask('leave', this.engine.leave(claim), {
         answer: (existed) => {
-          this.#unsettled.delete(claim.id);
+          this.#leaving.delete(claim.id);
           resolve(existed);
         },
         silence: () => {
-          this.#unsettled.delete(claim.id);
+          this.#leaving.delete(claim.id);
           this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 100, this.ttlMs / 6));
           resolve(true);
         },
@@ -205,7 +201,6 @@ export class KeptSession implements SessionListener {
     });
     work.then(
       (value) => {
-        this.#keeping.contact();
         if (answered()) on.answer(value);
         else on.late?.(value);
       },
@@ -291,12 +286,9 @@ export class KeptSession implements SessionListener {
   }
 
   #roster(): Roster {
-    return {
-      count: this.#settledCount,
-      held: this.#heldCount,
-      checksum: this.#checksum,
-      unsettled: [...this.#unsettled],
-    };
+    const unsettled = [...this.#leaving];
+    for (const [id, { settled }] of this.#claims) if (!settled) unsettled.push(id);
+    return { count: this.#settledCount, held: this.#heldCount, checksum: this.#checksum, unsettled };
   }
 
   /**
@@ -308,12 +300,12 @@ export class KeptSession implements SessionListener {
     const indexed = new Map(index.map((claim) => [claim.id, claim]));
     for (const [id, standing] of this.#claims) {
       const found = indexed.get(id);
-      const settled = standing.settledAtBeat < beat && !this.#unsettled.has(id);
+      const settledBefore = standing.settled && standing.settledAtBeat < beat;
       if (found?.state === 'held' && found.token !== undefined) standing.grant(found.token);
-      else if (settled && (!found || standing.held)) this.lost(id, { reason: 'session' });
+      else if (settledBefore && (!found || standing.held)) this.lost(id, { reason: 'session' });
     }
     for (const claim of index) {
-      if (!this.#claims.has(claim.id) && !this.#unsettled.has(claim.id)) void this.withdraw(claim);
+      if (!this.#claims.has(claim.id) && !this.#leaving.has(claim.id)) void this.withdraw(claim);
     }
   }
 }

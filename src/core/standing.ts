@@ -91,10 +91,9 @@ export class Standing {
   grant(token: bigint): void {
     if (this.#state === 'over' || this.#state === 'held') return;
     const session = this.#session!;
-    if (!session.alive()) return;
     if (!session.valid()) {
       // The wall clock says that we were suspended: never hand out a lease before a beat has proved that we still live.
-      session.afterNextBeat(() => this.grant(token));
+      if (session.alive()) session.afterNextBeat(() => this.grant(token));
       return;
     }
     this.#settle();

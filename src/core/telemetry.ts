@@ -41,18 +41,20 @@ const granted = channel('holdfast:granted');
 const lost = channel('holdfast:lost');
 const evicted = channel('holdfast:evicted');
 
+/** Asked first, so that nothing is made for nobody. */
+export const acquireIsObserved = (): boolean => acquire.hasSubscribers || granted.hasSubscribers;
+export const releaseIsObserved = (): boolean => release.hasSubscribers;
+
 export const traceAcquire = <T>(message: AcquireMessage, run: () => Promise<T>): Promise<T> =>
-  acquire.hasSubscribers ? acquire.tracePromise(run, message) : run();
+  acquire.tracePromise(run, message);
 
 export const traceRelease = <T>(message: ReleaseMessage, run: () => Promise<T>): Promise<T> =>
-  release.hasSubscribers ? release.tracePromise(run, message) : run();
+  release.tracePromise(run, message);
 
 export const traceBeat = <T>(message: BeatMessage, run: () => Promise<T>): Promise<T> =>
   beat.hasSubscribers ? beat.tracePromise(run, message) : run();
 
-export const publishGranted = (message: () => GrantedMessage): void => {
-  if (granted.hasSubscribers) granted.publish(message());
-};
+export const publishGranted = (message: GrantedMessage): void => granted.publish(message);
 
 export const publishLost = (message: LostMessage): void => {
   if (lost.hasSubscribers) lost.publish(message);

@@ -25,9 +25,9 @@ export function parseEngineUrl(text: string): EngineUrl {
     throw new ConfigError("An engine's URL begins with a scheme, like 'memory:' or 'redis://localhost:6379'.");
   }
   // An unencoded '/' or '?' ends a password early: the rest of it would pass for a path or a parameter, and be shown.
-  if (/^\/\/[^/?]*[/?].*@/s.test(rest)) {
+  if (/(?:^\/\/[^/?]*\/|\?).*@/s.test(rest)) {
     throw new ConfigError(
-      "An engine's URL has an '@' after its hosts. Percent-encode special characters in user and password: '/' as '%2F', " +
+      "An engine's URL has an '@' in its path or parameters. Percent-encode special characters in user and password: '/' as '%2F', " +
         "'?' as '%3F'; and an '@' that belongs there as '%40'.",
     );
   }

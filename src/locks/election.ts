@@ -4,7 +4,7 @@ import { type Instance, lineKey, type Target } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkName } from '../core/names.js';
 import { HeldLease, type Lease } from './lease.js';
-import { runWith } from './lock.js';
+import { checkSignal, runWith } from './lock.js';
 import { checkRegisterValue } from './register.js';
 
 /** A leader's time in office: a lease whose token grows with every leader. */
@@ -66,6 +66,7 @@ export class Election {
   /** The leader now, and every change of it; undefined while there is none. End the loop to stop, or abort the signal. */
   async *observe(options: { signal?: AbortSignal } = {}): AsyncIterable<Leader | undefined> {
     const { clock, ttlMs } = this.#instance.options;
+    checkSignal(options.signal);
     let seen: Leader | undefined;
     let first = true;
     let reachedAt = clock.now();
@@ -85,6 +86,7 @@ export class Election {
 
   async #campaign({ value = '', signal, timeout, label }: CampaignOptions): Promise<HeldLease> {
     checkValue(value);
+    checkSignal(signal);
     const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout, 'timeout');
     const turn = await this.#instance.acquire(this.#target, {
       weight: ALL,

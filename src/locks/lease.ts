@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../core/clock.js';
 import type { Fence, LineRef } from '../core/engine.js';
 import { ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
 import { ALL } from '../core/line.js';
-import { traceRelease } from '../core/telemetry.js';
+import { releaseIsObserved, traceRelease } from '../core/telemetry.js';
 import type { Turn, TurnState } from '../core/turn.js';
 
 /** What you hold after a grant. `await using lease = …` releases it at the end of the block. */
@@ -36,6 +36,7 @@ export class HeldLease implements WriteLease {
   readonly #clock: Clock;
   #abort: AbortController | undefined;
   #maxHold: Timer | undefined;
+  readonly #endsAt: number | undefined;
   #released: Promise<boolean> | undefined;
 
   constructor(ref: LineRef, turn: Turn, clock: Clock, maxHoldMs?: number) {
@@ -44,6 +45,7 @@ export class HeldLease implements WriteLease {
     this.#turn = turn;
     this.#clock = clock;
     if (maxHoldMs === undefined) return;
+    this.#endsAt = clock.now() + maxHoldMs;
     this.#maxHold = clock.timer(maxHoldMs, () => turn.forfeit({ reason: 'maxHold' }));
     this.#maxHold.unref();
   }
@@ -87,7 +89,9 @@ export class HeldLease implements WriteLease {
     const reader = await this.#turn.downgrade();
     this.#maxHold?.close();
     if (!reader) throw this.lossError();
-    return new HeldLease(this.#ref, reader, this.#clock);
+    // Writer or reader, maxHold is how long it may be held in all.
+    const leftMs = this.#endsAt === undefined ? undefined : Math.max(0, this.#endsAt - this.#clock.now());
+    return new HeldLease(this.#ref, reader, this.#clock, leftMs);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -130,6 +134,7 @@ export class HeldLease implements WriteLease {
 
   #release(): Promise<boolean> {
     this.#maxHold?.close();
+    if (!releaseIsObserved()) return this.#turn.release();
     return traceRelease({ name: this.name, kind: this.#ref.kind, token: this.token }, () => this.#turn.release());
   }
 

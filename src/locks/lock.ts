@@ -4,7 +4,6 @@ import { AcquireTimeoutError, ConfigError, type LeaseLostError, quote } from '..
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
 import { checkName } from '../core/names.js';
 import { Frame } from '../core/reentrancy.js';
-import { publishGranted, traceAcquire } from '../core/telemetry.js';
 import { emptyLineView, type LineView } from '../core/view.js';
 import { HeldLease, type Lease, ownLease } from './lease.js';
 
@@ -65,14 +64,12 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return this.target.ref.name;
   }
 
-  async acquire(options: AcquireOptions = {}): Promise<L> {
-    const lease = await this.#ask(options, options.timeout);
-    if (lease) return lease;
-    throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(this.target.ref));
+  acquire(options: AcquireOptions = {}): Promise<L> {
+    return this.#take(options, true) as Promise<L>;
   }
 
-  async tryAcquire(options: TryOptions = {}): Promise<L | undefined> {
-    return this.#ask(options, 0);
+  tryAcquire(options: TryOptions = {}): Promise<L | undefined> {
+    return this.#take(options, false);
   }
 
   run<T>(work: (lease: L) => T | PromiseLike<T>): Promise<T>;
@@ -94,36 +91,20 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return this.#instance === instance;
   }
 
-  #ask(options: TryOptions, timeout: Duration | undefined): Promise<L | undefined> {
+  async #take(options: AcquireOptions, waits: boolean): Promise<L | undefined> {
     const { ref } = this.target;
-    const asking = this.#asking(options, timeout);
+    const asking = this.#asking(options, waits ? options.timeout : 0);
     const maxHoldMs = options.maxHold === undefined ? undefined : parseDuration(options.maxHold, 'maxHold');
-    const label = asking.label ?? this.#instance.options.label;
-    return traceAcquire({ name: ref.name, kind: ref.kind, label }, () => this.#acquire(asking, label, maxHoldMs));
-  }
-
-  async #acquire(asking: Asking, label: string, maxHoldMs: number | undefined): Promise<L | undefined> {
-    const { clock } = this.#instance.options;
-    const { ref } = this.target;
-    const startedAt = clock.now();
     const turn = await this.#instance.acquire(this.target, asking);
-    if (!turn) return undefined;
-    publishGranted(() => ({
-      name: ref.name,
-      kind: ref.kind,
-      label,
-      token: turn.token,
-      waitedMs: clock.now() - startedAt,
-    }));
     // Every lease can do what the most capable one can; the interface says which of it makes sense.
-    return new HeldLease(ref, turn, clock, maxHoldMs) as unknown as L;
+    if (turn) return new HeldLease(ref, turn, this.#instance.options.clock, maxHoldMs) as unknown as L;
+    if (!waits) return undefined;
+    throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(ref));
   }
 
   #asking(options: TryOptions, timeout: Duration | undefined): Asking {
     const { signal, label, within } = options;
-    if (signal !== undefined && !(signal instanceof AbortSignal)) {
-      throw new ConfigError(`signal must be an AbortSignal; got ${show(signal)}.`);
-    }
+    checkSignal(signal);
     return {
       weight: this.#weight(options.permits),
       patience: { timeoutMs: timeout === undefined ? undefined : parseDuration(timeout, 'timeout'), signal },
@@ -156,6 +137,11 @@ export function runArguments<L, T>(args: RunArguments<L, T>): [AcquireOptions, (
   const [options, work] = args.length === 1 ? [{}, args[0]] : args;
   if (typeof work !== 'function') throw new ConfigError(`run needs a function to run; got ${show(work)}.`);
   return [options, work];
+}
+
+export function checkSignal(signal: unknown): void {
+  if (signal === undefined || signal instanceof AbortSignal) return;
+  throw new ConfigError(`signal must be an AbortSignal; got ${show(signal)}.`);
 }
 
 export function checkPermits(value: unknown, most: number, what: string): number {

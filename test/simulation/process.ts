@@ -38,7 +38,8 @@ export class SimProcess {
     this.#startedAt = random.between(0, 1e6);
     this.clock = {
       now: () => this.#now(),
-      wall: () => EPOCH + scheduler.now + this.#wallJumpMs,
+      // One oscillator drives both clocks of a machine.
+      wall: () => EPOCH + scheduler.now * this.#rate + this.#wallJumpMs,
       random: () => random.next(),
       id: () => `${name}.${(this.#ids += 1)}`,
       timer: (ms, run) => this.#timer(ms, run),

@@ -15,6 +15,7 @@ interface Held {
   readonly weight: number;
   /** Taken by some users only: a signal costs more than the lock. */
   readonly signal: AbortSignal | undefined;
+  seenOver: boolean;
 }
 
 interface Pending {
@@ -40,10 +41,13 @@ export class Referee {
   readonly #lines = new Map<string, LineRecord>();
   readonly #pending = new Set<Pending>();
   readonly #trace: boolean;
+  /** Where wall clocks are steady, a lease that is not held is over for good; else a beat may clear the doubt. */
+  readonly #steadyWall: boolean;
 
-  constructor(scheduler: Scheduler, trace: boolean) {
+  constructor(scheduler: Scheduler, { trace, steadyWall }: { trace: boolean; steadyWall: boolean }) {
     this.#scheduler = scheduler;
     this.#trace = trace;
+    this.#steadyWall = steadyWall;
   }
 
   log(who: string, what: string): void {
@@ -73,7 +77,7 @@ export class Referee {
     this.log(process.name, `HOLDS ${line.name} ${weight === ALL ? 'ALL' : weight} token ${lease.token}`);
     if (!lease.held) this.violate(`${process.name} was given ${line.name} though it was over already (${lease.state})`);
     if (line.capacity === ALL) this.#checkToken(process, record, weight, lease.token);
-    const held = { process, lease, weight, signal: this.grants % 8 === 0 ? lease.signal : undefined };
+    const held = { process, lease, weight, signal: this.grants % 8 === 0 ? lease.signal : undefined, seenOver: false };
     record.held.add(held);
     return held;
   }
@@ -90,13 +94,12 @@ export class Referee {
   /** Exclusion: at no instant do two that run believe to hold what does not fit. */
   checkExclusion(): void {
     for (const { line, held } of this.#lines.values()) {
-      if (held.size < 2) continue;
       let weight = 0;
       const believers: string[] = [];
-      for (const { process, lease, weight: own } of held) {
-        if (!process.running || !lease.held) continue;
-        weight += own;
-        believers.push(`${process.name} (token ${lease.token})`);
+      for (const holder of held) {
+        if (!this.#believes(holder)) continue;
+        weight += holder.weight;
+        if (held.size > 1) believers.push(`${holder.process.name} (token ${holder.lease.token})`);
       }
       if (weight > line.capacity) this.violate(`${line.name} is held at once by ${believers.join(' and ')}`);
     }
@@ -113,6 +116,19 @@ export class Referee {
 
   unsettled(): readonly Pending[] {
     return [...this.#pending].filter(({ process }) => process.state !== 'dead');
+  }
+
+  #believes(holder: Held): boolean {
+    if (!holder.process.running) return false;
+    const { lease } = holder;
+    if (!lease.held) {
+      holder.seenOver = true;
+      return false;
+    }
+    if (holder.seenOver && this.#steadyWall)
+      this.violate(`${lease.name} came back to ${holder.process.name} after it was over`);
+    holder.seenOver = false;
+    return true;
   }
 
   #checkToken(process: SimProcess, record: LineRecord, weight: number, token: bigint): void {

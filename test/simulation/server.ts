@@ -15,11 +15,14 @@ const LONGEST_TTL_MS = 2_000;
 export class SimServer {
   space = new Space();
   readonly process: SimProcess;
+  /** Something happened in the server that a user can't see, and that must not happen. */
+  readonly complain: (what: string) => void;
   readonly #scheduler: Scheduler;
   #up = true;
   #guardedUntil = 0;
 
-  constructor(scheduler: Scheduler, random: Random) {
+  constructor(scheduler: Scheduler, random: Random, complain: (what: string) => void) {
+    this.complain = complain;
     this.#scheduler = scheduler;
     this.process = new SimProcess('server', scheduler, random);
     this.#sweep();

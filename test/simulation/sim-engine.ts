@@ -107,7 +107,9 @@ class SimSession implements Session {
     const { server } = this.#link;
     return this.#link.call(() => {
       if (server.guarded) throw new EngineError('guarded after a restart without memory');
-      return server.space.enter(this.#id, claim, server.time);
+      const place = server.space.enter(this.#id, claim, server.time);
+      if (server.space.nextDeath <= server.time.now) server.complain('an enter has left the dead in line');
+      return place;
     });
   }
 

@@ -57,19 +57,21 @@ class World {
   readonly #clients: Client[] = [];
   /** A suspension is told by the wall clock alone: one that is set back in the same moment hides it, a stated limit. */
   readonly #suspends: boolean;
-  /** Whether the next process to be born is full of readers. */
+  readonly #jumps: boolean;
+  /** Whether the next process to be born never lets the lock go free. */
   #hot: boolean;
   #born = 0;
 
   constructor(seed: number, trace: boolean) {
     this.#random = new Random(seed);
     this.#faults = this.#random.fork();
-    this.referee = new Referee(this.scheduler, trace);
-    this.#network = new Network(this.scheduler, this.#random.fork());
-    this.#server = new SimServer(this.scheduler, this.#random.fork());
     this.#suspends = this.#random.chance(0.4);
-    this.#hot = this.#random.chance(0.15);
-    const clients = 3 + this.#random.int(2);
+    this.#jumps = this.#random.chance(0.4);
+    this.referee = new Referee(this.scheduler, { trace, steadyWall: !this.#suspends && !this.#jumps });
+    this.#network = new Network(this.scheduler, this.#random.fork());
+    this.#server = new SimServer(this.scheduler, this.#random.fork(), (what) => this.referee.violate(what));
+    this.#hot = this.#random.chance(0.2);
+    const clients = 3 + this.#random.int(2) + (this.#hot ? 1 : 0);
     for (let i = 0; i < clients; i += 1) this.#clients.push(this.#birth());
   }
 
@@ -98,16 +100,18 @@ class World {
     const ttl = random.pick([1_000, 1_000, 2_000]);
     const locks = new Holdfast(source, { clock: process.clock, ttl, label: process.name, cohort: random.chance(0.7) });
     const workload = new Workload(process, locks, this.referee, this.#phase);
-    const tasks = Array.from({ length: 2 + random.int(3) }, () => workload.task());
-    if (this.#hot) tasks.push(...Array.from({ length: 3 }, () => workload.hotReader()));
+    const reads = random.chance(0.5);
+    const task = this.#hot ? () => workload.hotTask(reads) : () => workload.task();
+    const tasks = Array.from({ length: this.#hot ? 4 : 2 + random.int(3) }, task);
     this.#hot = false;
     return { process, locks, workload, tasks: Promise.all(tasks) };
   }
 
   #misfortune(): void {
-    const { suspend, ...others } = this.#misfortunes();
+    const { suspend, jump, ...others } = this.#misfortunes();
     const kinds = Object.values(others).filter(() => this.#faults.chance(0.5));
     if (this.#suspends) kinds.push(suspend!);
+    if (this.#jumps) kinds.push(jump!);
     const strike = (): void => {
       if (this.#phase.healed || kinds.length === 0) return;
       this.#faults.pick(kinds)();

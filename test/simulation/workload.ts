@@ -64,12 +64,14 @@ export class Workload {
     );
   }
 
-  /** Readers that never let their lock go free between them: a writer must be served all the same. */
-  async hotReader(): Promise<void> {
+  /** Users of one process who never let the lock go free between them: those of others must be served all the same. */
+  async hotTask(reads: boolean): Promise<void> {
+    const { read, write } = this.#locks.rwLock('catalog');
+    const [lock, weight] = reads ? [read, 1] : [write, ALL];
     await this.#loop(
       () => (this.#phase.healed ? this.#random.between(1, 5) : 500),
       async () => {
-        if (this.#phase.healed) await this.#hold(CATALOG, 1, this.#locks.rwLock('catalog').read, {}, 60);
+        if (this.#phase.healed) await this.#hold(CATALOG, weight, lock, {}, reads ? 60 : 20);
       },
     );
   }

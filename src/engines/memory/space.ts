@@ -16,6 +16,7 @@ import type {
   Fence,
   Fenced,
   IndexedClaim,
+  LineKind,
   LineQuery,
   LineRef,
   Place,
@@ -65,7 +66,7 @@ interface Register {
 
 export class Space {
   readonly #sessions = new Map<string, SpaceSession>();
-  readonly #lines = new Map<string, SpaceLine>();
+  readonly #lines: Record<LineKind, Map<string, SpaceLine>> = { lock: new Map(), semaphore: new Map() };
   readonly #registers = new Map<string, Register>();
   #lastToken = 0n;
   /** No session dies before this; a lower bound, so that a call need not look at every session. */
@@ -78,7 +79,7 @@ export class Space {
 
   get claimCount(): number {
     let count = 0;
-    for (const { line } of this.#lines.values()) count += line.size;
+    for (const { line } of this.#everyLine()) count += line.size;
     return count;
   }
 
@@ -145,7 +146,7 @@ export class Space {
   }
 
   *inspect({ name, prefix }: LineQuery): Iterable<EngineLine> {
-    for (const { ref, line } of [...this.#lines.values()]) {
+    for (const { ref, line } of [...this.#everyLine()]) {
       if (name !== undefined && ref.name !== name) continue;
       if (prefix !== undefined && !ref.name.startsWith(prefix)) continue;
       const claims = [...line].map(({ item, held, weight }) => ({
@@ -161,7 +162,7 @@ export class Space {
   }
 
   evict(name: string, claimId: string, reason: string): boolean {
-    for (const { ref, line } of this.#lines.values()) {
+    for (const { ref, line } of this.#everyLine()) {
       if (ref.name !== name) continue;
       for (const { item } of line) {
         if (item.claim.id !== claimId) continue;
@@ -188,12 +189,17 @@ export class Space {
     return { ok: true, value: undefined };
   }
 
+  *#everyLine(): Iterable<SpaceLine> {
+    yield* this.#lines.lock.values();
+    yield* this.#lines.semaphore.values();
+  }
+
   #line(claim: Claim): SpaceLine {
-    const key = lineKey(claim.line);
-    let line = this.#lines.get(key);
+    const { kind, name } = claim.line;
+    let line = this.#lines[kind].get(name);
     if (!line) {
       line = { ref: claim.line, line: new Line(claim.capacity) };
-      this.#lines.set(key, line);
+      this.#lines[kind].set(name, line);
     }
     return line;
   }
@@ -214,10 +220,11 @@ export class Space {
   #remove(entry: SpaceClaim): void {
     entry.session.claims.delete(entry.claim.id);
     this.#notify(entry.line.line.leave(entry.spot));
-    if (entry.line.line.size === 0) this.#lines.delete(lineKey(entry.line.ref));
+    const { line, ref } = entry.line;
+    if (line.size === 0) this.#lines[ref.kind].delete(ref.name);
   }
 
-  /** All at once: on the way, a claim of one may come before the claim of another that is as dead. */
+  /** All at once: else a claim of one that died in the same moment would be granted on the way, and told so. */
   #bury(dead: readonly SpaceSession[]): void {
     for (const { id } of dead) this.#sessions.delete(id);
     for (const { claims } of dead) for (const claim of [...claims.values()]) this.#remove(claim);
@@ -238,10 +245,6 @@ export class Space {
     }
     return register;
   }
-}
-
-function lineKey({ kind, name }: LineRef): string {
-  return `${kind}:${name}`;
 }
 
 function place({ spot, token }: SpaceClaim): Place {

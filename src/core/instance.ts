@@ -152,8 +152,9 @@ export class Instance {
   async #close(): Promise<void> {
     for (const line of [...this.#lines.values()]) line.close(closed());
     await Promise.all([...this.#keepers.values()].map(({ keeper }) => keeper.close()));
-    const engine = await this.#engine?.catch(() => undefined);
-    await engine?.[Symbol.asyncDispose]();
+    const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());
+    // An engine that hangs, or never connected, does not keep us: what it has of ours dies with its ttl.
+    if (disposed) await this.call('close', disposed).catch(() => {});
   }
 
   #assertOpen(): void {
@@ -235,8 +236,8 @@ export class Instance {
     try {
       for await (const { kind, claims } of this.inspect({ name: ref.name })) {
         if (kind !== ref.kind) continue;
-        const place = claims.findIndex(({ id }) => id === claimId);
-        return { holder: claims[0] && blocker(claims[0]), place: place === -1 ? undefined : place };
+        const index = claims.findIndex(({ id }) => id === claimId);
+        return { holder: claims[0] && blocker(claims[0]), place: index === -1 ? claims.length : index };
       }
     } catch {
       // The wait has timed out in any case.

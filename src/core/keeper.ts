@@ -107,7 +107,9 @@ export class Keeper {
         // A session that we gave up must not live on in the engine, and is never ours again.
         if (!answered() || this.#closed) return closeQuietly(engineSession);
         session.start(engineSession, sentAt, sentAtWall);
-        this.#opened(session);
+        if (session.alive()) return this.#opened(session);
+        closeQuietly(engineSession);
+        this.#failedToOpen(new EngineError('The engine ended the session as soon as it was open.'));
       },
       (error: unknown) => {
         if (answered()) this.#failedToOpen(asHoldfastError(error, 'open'));

@@ -73,10 +73,11 @@ export class KeptSession implements SessionListener {
     return this.#engine!.ttlMs;
   }
 
-  /** Opened by a request that was sent at these times. */
+  /** Opened by a request that was sent at these times. A session that ended on the way stays ended. */
   start(engine: Session, sentAt: number, sentAtWall: number): void {
     this.#engine = engine;
     this.#renew(sentAt, sentAtWall);
+    if (this.#loss) return;
     this.#schedule(this.#interval());
     this.#watchExpiry();
   }
@@ -180,9 +181,11 @@ export class KeptSession implements SessionListener {
     this.#claims.clear();
     this.#keeping.ended(this);
     for (const standing of standings) standing.lose(loss);
+    const engine = this.#engine;
+    if (!engine) return;
     this.#freed = new Promise((resolve) => {
       // The engine frees what a dead session had after its ttl; telling it is only quicker, so silence is no harm.
-      this.ask('close', this.engine.close(), { answer: resolve, silence: () => resolve() });
+      this.ask('close', engine.close(), { answer: resolve, silence: () => resolve() });
     });
   }
 

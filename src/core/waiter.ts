@@ -1,3 +1,4 @@
+import { forgetAbort, quitOnAbort } from './abort.js';
 import type { Clock, Timer } from './clock.js';
 import type { Link } from './queue.js';
 import type { Wait } from './reentrancy.js';
@@ -30,7 +31,6 @@ export class Waiter {
   #resolve!: (turn: Turn | undefined) => void;
   #reject!: (error: unknown) => void;
   #timer: Timer | undefined;
-  #onAbort: (() => void) | undefined;
 
   constructor(clock: Clock, weight: number, patience: Patience) {
     this.startedAt = clock.now();
@@ -52,9 +52,7 @@ export class Waiter {
     const { timeoutMs, signal } = this.patience;
     if (this.settled) return;
     if (timeoutMs) this.#timer = clock.timer(timeoutMs, () => this.at?.timedOut(this));
-    if (!signal) return;
-    this.#onAbort = () => this.reject(signal.reason);
-    signal.addEventListener('abort', this.#onAbort, { once: true });
+    if (signal) quitOnAbort(signal, this);
   }
 
   resolve(turn: Turn | undefined): void {
@@ -69,7 +67,7 @@ export class Waiter {
     if (this.settled) return false;
     this.settled = true;
     this.#timer?.close();
-    if (this.#onAbort) this.patience.signal?.removeEventListener('abort', this.#onAbort);
+    if (this.patience.signal) forgetAbort(this.patience.signal, this);
     this.wait?.end();
     this.at?.dropped(this);
     return true;

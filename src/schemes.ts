@@ -15,8 +15,8 @@ interface Strategy {
 }
 
 interface Scheme {
-  /** Whether its URLs name servers: `scheme://host`. */
-  readonly hosts: boolean;
+  /** Whether its URLs name servers: `scheme://host`. Default: no. */
+  readonly hosts?: boolean;
   /** By name, the default first. */
   readonly strategies: Readonly<Record<string, Strategy>>;
   /** Parameters that the URL may carry beside `strategy`. */
@@ -25,7 +25,6 @@ interface Scheme {
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
-    hosts: false,
     params: [],
     strategies: {
       queue: {

@@ -1,3 +1,4 @@
+import type { Timer } from './clock.js';
 import { AcquireTimeoutError, EngineError, type HoldfastError, LeaseLostError, type Loss } from './errors.js';
 import { Hold } from './hold.js';
 import { ALL } from './line.js';
@@ -19,6 +20,8 @@ export class Cohort implements Station {
   /** Since when we have been asking the engine without an answer for the current claim. */
   #askedAt = 0;
   #trouble: HoldfastError | undefined;
+  /** Runs while the engine can't be asked. */
+  #patience: Timer | undefined;
 
   constructor(line: LocalLine, weight: number, request: AcquireRequest) {
     this.line = line;
@@ -60,30 +63,41 @@ export class Cohort implements Station {
 
   /** The hold serves nobody of ours any more: used up, lost, refused or downgraded. */
   detached(loss?: Loss): void {
+    // Who has had no answer so far goes on to count from where it began.
+    const askedAt = this.#hold?.answered ? this.line.options.clock.now() : this.#askedAt;
     this.#hold = undefined;
     if (loss?.reason === 'evicted') {
       this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
     }
-    if (this.#waiters.size > 0) this.#stand(true, this.line.options.clock.now());
+    if (this.#waiters.size > 0) this.#stand(true, askedAt);
     else this.line.dissolved(this);
   }
 
   refused(): void {
-    for (let waiter = this.#waiters.first; waiter?.triesOnce; waiter = this.#waiters.first) waiter.resolve(undefined);
+    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.resolve(undefined);
     this.detached();
   }
 
   /** The engine could not be asked: those who would not wait for that give up. */
   failing(error: HoldfastError): void {
-    const { clock, ttlMs } = this.line.options;
-    const now = clock.now();
     this.#trouble = error;
+    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.reject(unreachable(error));
+    if (!this.#patience && this.#waiters.size > 0) this.#losePatience();
+  }
+
+  /** Without a timeout of its own, a waiter gives up after one ttl without an answer. */
+  #losePatience(): void {
+    const { clock, ttlMs } = this.line.options;
+    this.#patience = undefined;
+    let nextMs = Number.POSITIVE_INFINITY;
     for (const waiter of this.#waiters) {
-      const patienceEnds = Math.max(waiter.startedAt, this.#askedAt) + ttlMs;
-      if (waiter.triesOnce || (waiter.patience.timeoutMs === undefined && now >= patienceEnds)) {
-        waiter.reject(unreachable(error));
-      }
+      if (waiter.patience.timeoutMs !== undefined || this.#hold?.answered) continue;
+      const leftMs = Math.max(waiter.startedAt, this.#askedAt) + ttlMs - clock.now();
+      if (leftMs <= 0) waiter.reject(unreachable(this.#trouble));
+      else nextMs = Math.min(nextMs, leftMs);
     }
+    if (nextMs < Number.POSITIVE_INFINITY)
+      this.#patience = clock.timer(Math.max(1, nextMs), () => this.#losePatience());
   }
 
   failed(error: HoldfastError): void {
@@ -112,7 +126,7 @@ export class Cohort implements Station {
   /** The lock may still be granted while we look who has it: then the caller gets it after all. */
   async #explain(waiter: Waiter, hold: Hold): Promise<void> {
     const { holder, place } = await this.line.options.look(this.line.ref, hold.claimId);
-    const before = place === undefined ? undefined : place + hold.turns.size + this.#before(waiter);
+    const before = place === undefined ? undefined : place + hold.turns.length + this.#before(waiter);
     waiter.reject(new AcquireTimeoutError(this.line.name, waiter.patience.timeoutMs!, { holder, place: before }));
   }
 

@@ -1,11 +1,26 @@
 import type { Clock, Timer } from './clock.js';
 
 /** A call that has not been answered yet. */
-interface Pending {
+class Call {
   /** The tick at which it counts as silent. */
   readonly until: number;
   readonly onSilence: () => void;
-  answered: boolean;
+  over = false;
+  readonly #deadlines: Deadlines;
+
+  constructor(deadlines: Deadlines, until: number, onSilence: () => void) {
+    this.#deadlines = deadlines;
+    this.until = until;
+    this.onSilence = onSilence;
+  }
+
+  /** The answer is there. False: too late, it has counted as silent. */
+  answered(): boolean {
+    if (this.over) return false;
+    this.over = true;
+    this.#deadlines.trim();
+    return true;
+  }
 }
 
 /** A limit is this many ticks. A call is made somewhere inside a tick, so it has between 4/5 and 5/5 of the limit. */
@@ -21,7 +36,7 @@ const TICKS = 5;
 export class Deadlines {
   readonly #clock: Clock;
   readonly #tickMs: number;
-  readonly #pending: Pending[] = [];
+  readonly #pending: Call[] = [];
   #head = 0;
   #tick = 0;
   #timer: Timer | undefined;
@@ -31,26 +46,21 @@ export class Deadlines {
     this.#tickMs = limitMs / TICKS;
   }
 
-  /** Watches one call. Answered or silent, never both: the returned function says whether the answer came in time. */
-  start(onSilence: () => void): () => boolean {
-    const call: Pending = { until: this.#tick + TICKS, onSilence, answered: false };
+  /** Watches one call. Answered or silent, never both. */
+  start(onSilence: () => void): Call {
+    const call = new Call(this, this.#tick + TICKS, onSilence);
     this.#pending.push(call);
     if (!this.#timer) this.#arm();
-    return () => {
-      if (call.answered) return false;
-      call.answered = true;
-      this.#trim();
-      return true;
-    };
+    return call;
   }
 
   /** Rejects with `onSilence()`'s error when `work` does not settle in time. What comes later is dropped. */
   race<T>(work: Promise<T>, onSilence: () => Error): Promise<T> {
     return new Promise((resolve, reject) => {
-      const answered = this.start(() => reject(onSilence()));
+      const call = this.start(() => reject(onSilence()));
       work.then(
-        (value) => answered() && resolve(value),
-        (error: unknown) => answered() && reject(error as Error),
+        (value) => call.answered() && resolve(value),
+        (error: unknown) => call.answered() && reject(error as Error),
       );
     });
   }
@@ -65,17 +75,17 @@ export class Deadlines {
     this.#tick += 1;
     for (let call = this.#pending[this.#head]; call && call.until <= this.#tick; call = this.#pending[this.#head]) {
       this.#head += 1;
-      if (call.answered) continue;
-      call.answered = true;
+      if (call.over) continue;
+      call.over = true;
       call.onSilence();
     }
-    this.#trim();
+    this.trim();
     if (this.#pending.length > 0 && !this.#timer) this.#arm();
   }
 
   /** Drops answered calls at the head, so that a busy keeper's queue stays as short as its calls in flight. */
-  #trim(): void {
-    while (this.#pending[this.#head]?.answered) this.#head += 1;
+  trim(): void {
+    while (this.#pending[this.#head]?.over) this.#head += 1;
     if (this.#head === this.#pending.length) this.#pending.length = 0;
     else if (this.#head >= 64) this.#pending.splice(0, this.#head);
     else return;

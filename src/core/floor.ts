@@ -66,7 +66,8 @@ export class Floor implements Waited {
   }
 
   lose(loss: Loss): void {
-    const places = [...this.#line].map(({ item }) => item);
+    // From the tail, so that nobody is served because another before it gives up.
+    const places = [...this.#line].map(({ item }) => item).toReversed();
     for (const { waiter } of places) waiter.reject(new LeaseLostError(this.name, loss, this.#outer.token));
     for (const place of places) {
       place.turn.lose(loss);

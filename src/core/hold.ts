@@ -3,6 +3,7 @@ import type { LineRef } from './engine.js';
 import type { HoldfastError, Loss } from './errors.js';
 import { ALL } from './line.js';
 import type { LocalLine } from './local-line.js';
+import type { Link } from './queue.js';
 import type { Standing, StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
 import { type Grip, Turn } from './turn.js';
@@ -24,7 +25,10 @@ export const TURNS_PER_TOKEN = 1024n;
  * them together. A hand-over needs no engine, so it must not happen once validity has ended: another may hold by then.
  */
 export class Hold implements StandingEvents, Grip {
-  readonly turns = new Set<Turn>();
+  /** At most as many as a cohort has turns. */
+  readonly turns: Turn[] = [];
+  /** Its place among the holds of the local line. */
+  link: Link<Hold> | undefined;
   readonly #line: LocalLine;
   /** Undefined once the cohort has gone on to another hold. */
   #cohort: Cohort | undefined;
@@ -32,6 +36,8 @@ export class Hold implements StandingEvents, Grip {
   #standing: Standing | undefined;
   #token = 0n;
   #served = 0;
+  /** It does not wait in the engine's line: held at once, or refused. */
+  #tries = false;
   #grantedAt: number | undefined;
 
   constructor(cohort: Cohort) {
@@ -50,7 +56,7 @@ export class Hold implements StandingEvents, Grip {
 
   /** Whether the engine has acknowledged the claim. */
   get answered(): boolean {
-    return this.#standing?.settled ?? false;
+    return this.#standing?.settledAtBeat !== undefined;
   }
 
   get claimId(): string | undefined {
@@ -58,6 +64,7 @@ export class Hold implements StandingEvents, Grip {
   }
 
   stand(wait: boolean): void {
+    this.#tries = !wait;
     const { capacity, note } = this.#cohort!.request;
     this.#line.began(this);
     const request = { line: this.line, weight: this.#weight, capacity, wait, note };
@@ -71,8 +78,9 @@ export class Hold implements StandingEvents, Grip {
     return this.#served < COHORT_TURNS && ageMs < COHORT_MS && this.#standing!.valid();
   }
 
+  /** Whether one that only tries has a chance beside it: readers do, unless it stands and waits. */
   sharesWith(weight: number): boolean {
-    return this.granted && this.#weight < ALL && weight < ALL;
+    return (this.granted || this.#tries) && this.#weight < ALL && weight < ALL;
   }
 
   serve(waiter: Waiter): void {
@@ -80,14 +88,12 @@ export class Hold implements StandingEvents, Grip {
   }
 
   view(): { local: number; token: bigint | undefined } {
-    let token: bigint | undefined;
-    for (const turn of this.turns) token = turn.token;
-    return { local: this.#cohort?.waiting ?? 0, token };
+    return { local: this.#cohort?.waiting ?? 0, token: this.turns.at(-1)?.token };
   }
 
   /** Nobody waits behind this claim any more. */
   unwanted(): void {
-    if (this.turns.size === 0) void this.#retire();
+    if (this.turns.length === 0) void this.#retire();
   }
 
   /** The instance closes. What stands in the engine goes with the session. */
@@ -112,8 +118,8 @@ export class Hold implements StandingEvents, Grip {
   }
 
   giveBack(turn: Turn): Promise<boolean> {
-    this.turns.delete(turn);
-    if (this.turns.size > 0) return GIVEN_BACK;
+    this.#remove(turn);
+    if (this.turns.length > 0) return GIVEN_BACK;
     const next = this.#cohort?.next();
     if (!next || !this.mayServe()) return this.#retire();
     this.serve(next);
@@ -122,7 +128,7 @@ export class Hold implements StandingEvents, Grip {
 
   /** Write → read: writers behind it get a claim of their own; the new turn's token is larger than the old one's. */
   async downgrade(turn: Turn): Promise<Turn> {
-    this.turns.delete(turn);
+    this.#remove(turn);
     this.#weight = 1;
     const reader = this.#makeTurn(1);
     this.#takeCohort()?.detached();
@@ -163,7 +169,7 @@ export class Hold implements StandingEvents, Grip {
 
   onLost(loss: Loss): void {
     for (const turn of [...this.turns]) turn.lose(loss);
-    this.turns.clear();
+    this.turns.length = 0;
     this.#takeCohort()?.detached(this.granted ? undefined : loss);
     this.#line.ended(this);
   }
@@ -171,8 +177,13 @@ export class Hold implements StandingEvents, Grip {
   #makeTurn(weight: number): Turn {
     const turn = new Turn(this.#token * TURNS_PER_TOKEN + BigInt(this.#served), weight, this);
     this.#served += 1;
-    this.turns.add(turn);
+    this.turns.push(turn);
     return turn;
+  }
+
+  #remove(turn: Turn): void {
+    const at = this.turns.indexOf(turn);
+    if (at !== -1) this.turns.splice(at, 1);
   }
 
   /** Leaves the engine's line. The leave is sent before the claim of those who still wait. */

@@ -37,6 +37,8 @@ export interface Asking {
   readonly patience: Patience;
   readonly label?: string | undefined;
   readonly value?: string | undefined;
+  /** The task of a run that is about to begin; see Frame. */
+  readonly task?: number | undefined;
   /** The turn to be inside of, where the caller says so by hand. */
   readonly within?: Turn | undefined;
 }
@@ -173,7 +175,8 @@ export class Instance {
   #connect(): Promise<Engine> {
     if (!this.#engine) {
       const { namespace, clock } = this.options;
-      const connecting = this.source.connect({ namespace, clock });
+      // A source that throws instead of rejecting is only another way to fail.
+      const connecting = (async () => this.source.connect({ namespace, clock }))();
       this.#engine = connecting;
       connecting.catch(() => {
         this.#engine = undefined;
@@ -216,7 +219,7 @@ export class Instance {
   }
 
   #note(asking: Asking): string {
-    const task = currentFrame()?.task;
+    const task = asking.task ?? currentFrame()?.task;
     if (asking.label === undefined && asking.value === undefined && task === undefined) return this.#plainNote;
     return JSON.stringify({ label: this.#label(asking), task, value: asking.value } satisfies Note);
   }

@@ -3,7 +3,7 @@ import type { Clock } from './clock.js';
 import { Deadlines } from './deadlines.js';
 import type { Engine, Session } from './engine.js';
 import { asHoldfastError, ConfigError, EngineError, type HoldfastError } from './errors.js';
-import { KeptSession } from './kept-session.js';
+import { deadlineMs, KeptSession } from './kept-session.js';
 import { type ClaimRequest, Standing, type StandingEvents } from './standing.js';
 
 export interface KeeperOptions {
@@ -23,7 +23,9 @@ export class Keeper {
   readonly #deadlines: Deadlines;
   #session: KeptSession | undefined;
   #opening: KeptSession | undefined;
+  /** Sessions in a row that could not be opened, or died before they had beaten once. */
   #attempts = 0;
+  #paused = false;
   #readyWaiters: { resolve: () => void; reject: (error: HoldfastError) => void; since: number }[] = [];
   /** Claims that wait for a session. */
   readonly #unopened = new Set<Standing>();
@@ -32,8 +34,7 @@ export class Keeper {
 
   constructor(options: KeeperOptions) {
     this.#options = options;
-    // Three tries fit into one ttl, so that one lost packet never costs a lease.
-    this.#deadlines = new Deadlines(options.clock, options.ttlMs / 3);
+    this.#deadlines = new Deadlines(options.clock, deadlineMs(options.ttlMs));
   }
 
   get busy(): boolean {
@@ -51,7 +52,7 @@ export class Keeper {
       standing.begin(session);
     } else {
       this.#unopened.add(standing);
-      this.#open();
+      this.#demand();
     }
     return standing;
   }
@@ -61,7 +62,7 @@ export class Keeper {
     if (this.session) return Promise.resolve();
     return new Promise((resolve, reject) => {
       this.#readyWaiters.push({ resolve, reject, since: this.#options.clock.now() });
-      this.#open();
+      this.#demand();
     });
   }
 
@@ -82,16 +83,30 @@ export class Keeper {
 
   ended(session: KeptSession): void {
     if (this.#session === session) this.#session = undefined;
+    if (session.proven) this.#attempts = 0;
+    else this.#attempts += 1;
   }
 
   // --- opening --------------------------------------------------------------------------------------------------
 
+  /** At once, also after a first failure; if sessions go on failing, after a pause that grows. */
+  #demand(): void {
+    if (this.#opening || this.#paused || this.#closed) return;
+    if (this.#attempts < 2) return this.#open();
+    const { clock, ttlMs } = this.#options;
+    this.#paused = true;
+    clock.timer(backoff(clock, this.#attempts - 2, ttlMs / 100, ttlMs / 6), () => {
+      this.#paused = false;
+      if (this.#wanted()) this.#open();
+    });
+  }
+
   #open(): void {
-    if (this.#opening || this.#closed) return;
+    if (this.#closed) return;
     const { clock } = this.#options;
-    const session = new KeptSession(clock, this.#deadlines, this);
+    const session = new KeptSession(clock, this);
     this.#opening = session;
-    const answered = this.#deadlines.start(() => {
+    const call = this.#deadlines.start(() => {
       this.#failedToOpen(new EngineError('The engine did not answer to open in time.'));
     });
     let sentAt = 0;
@@ -105,21 +120,20 @@ export class Keeper {
     opened.then(
       (engineSession) => {
         // A session that we gave up must not live on in the engine, and is never ours again.
-        if (!answered() || this.#closed) return closeQuietly(engineSession);
+        if (!call.answered() || this.#closed) return closeQuietly(engineSession);
         session.start(engineSession, sentAt, sentAtWall);
         if (session.alive()) return this.#opened(session);
         closeQuietly(engineSession);
         this.#failedToOpen(new EngineError('The engine ended the session as soon as it was open.'));
       },
       (error: unknown) => {
-        if (answered()) this.#failedToOpen(asHoldfastError(error, 'open'));
+        if (call.answered()) this.#failedToOpen(asHoldfastError(error, 'open'));
       },
     );
   }
 
   #opened(session: KeptSession): void {
     this.#opening = undefined;
-    this.#attempts = 0;
     this.#session = session;
     session.busyChanged();
     const standings = [...this.#unopened];
@@ -136,12 +150,9 @@ export class Keeper {
       else standing.failing(error);
     }
     this.#failReady(error, hopeless);
-    const { clock, ttlMs } = this.#options;
-    if (!this.#wanted()) return;
-    clock.timer(backoff(clock, this.#attempts, ttlMs / 100, ttlMs / 6), () => {
-      if (this.#wanted()) this.#open();
-    });
-    this.#attempts += 1;
+    // Who asks anew after everybody has given up is not to pay for those before.
+    this.#attempts = this.#wanted() ? this.#attempts + 1 : 0;
+    if (this.#attempts > 0) this.#demand();
   }
 
   #failReady(error: HoldfastError, hopeless: boolean): void {

@@ -37,12 +37,13 @@ export class KeptSession implements SessionListener {
   readonly #alias: string;
   readonly clock: Clock;
   readonly #keeping: SessionKeeping;
-  readonly #deadlines: Deadlines;
   readonly #claims = new Map<string, Standing>();
   /** Ids with a leave that has no answer yet. */
   readonly #leaving = new Set<string>();
   readonly #renewals: (() => void)[] = [];
   #engine: Session | undefined;
+  /** By the ttl that the engine really keeps. */
+  #deadlines: Deadlines | undefined;
   #loss: Loss | undefined;
   #freed: Promise<void> | undefined;
   #validUntil = 0;
@@ -52,16 +53,17 @@ export class KeptSession implements SessionListener {
   #heldCount = 0;
   #checksum = 0;
   #beats = 0;
+  /** Whether it has ever beaten: one that dies before is no reason to hurry with the next. */
+  proven = false;
   #missed = 0;
   #beatTimer: Timer | undefined;
   #beatDue = 0;
   #expiryTimer: Timer | undefined;
 
-  constructor(clock: Clock, deadlines: Deadlines, keeping: SessionKeeping) {
+  constructor(clock: Clock, keeping: SessionKeeping) {
     this.id = clock.id();
     this.#alias = clock.id();
     this.clock = clock;
-    this.#deadlines = deadlines;
     this.#keeping = keeping;
   }
 
@@ -76,6 +78,7 @@ export class KeptSession implements SessionListener {
   /** Opened by a request that was sent at these times. A session that ended on the way stays ended. */
   start(engine: Session, sentAt: number, sentAtWall: number): void {
     this.#engine = engine;
+    this.#deadlines = new Deadlines(this.clock, deadlineMs(engine.ttlMs));
     this.#renew(sentAt, sentAtWall);
     if (this.#loss) return;
     this.#schedule(this.#interval());
@@ -124,14 +127,15 @@ export class KeptSession implements SessionListener {
     this.#checksum = (this.#checksum + standing.serial) >>> 0;
   }
 
-  countHeld(by: 1 | -1): void {
-    this.#heldCount += by;
+  hold(standing: Standing): void {
+    standing.heldAtBeat = this.#beats;
+    this.#heldCount += 1;
   }
 
   /** The claim is no longer ours: whatever the engine still has under its id will be left. */
   release(standing: Standing, settled: boolean, held: boolean): void {
     if (!standing.id || !this.#claims.delete(standing.id)) return;
-    if (held) this.countHeld(-1);
+    if (held) this.#heldCount -= 1;
     if (!settled) return;
     this.#settledCount -= 1;
     this.#checksum = (this.#checksum - standing.serial) >>> 0;
@@ -199,16 +203,16 @@ export class KeptSession implements SessionListener {
 
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
   ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
-    const answered = this.#deadlines.start(() => {
+    const call = this.#deadlines!.start(() => {
       on.silence(new EngineError(`The engine did not answer to ${doing} in time.`));
     });
     work.then(
       (value) => {
-        if (answered()) on.answer(value);
+        if (call.answered()) on.answer(value);
         else on.late?.(value);
       },
       (error: unknown) => {
-        if (answered()) on.silence(asHoldfastError(error, doing));
+        if (call.answered()) on.silence(asHoldfastError(error, doing));
       },
     );
   }
@@ -268,6 +272,7 @@ export class KeptSession implements SessionListener {
   #beaten(pulse: Pulse, number: number, sentAt: number, sentAtWall: number): void {
     if (!this.alive()) return;
     if (!pulse.alive) return this.ended({ reason: 'session' });
+    this.proven = true;
     this.#renew(sentAt, sentAtWall);
     if (pulse.index) this.#reconcile(pulse.index, number);
     for (const run of this.#renewals.splice(0)) run();
@@ -295,20 +300,29 @@ export class KeptSession implements SessionListener {
   }
 
   /**
-   * Mends what the engine's index and our roster disagree on. Only claims that were settled when the beat was sent
-   * can be missing; an id that is not ours (an enter that ran after its leave, a leave that got lost) is left, which
+   * Mends what the engine's index and our roster disagree on. Only what we knew when the beat was sent can be lost: a
+   * claim that is missing, or one that only waits though we were told that it holds. An id that is not ours (an enter that ran after its leave, a leave that got lost) is left, which
    * is safe at any time because ids are never used again.
    */
   #reconcile(index: readonly IndexedClaim[], beat: number): void {
     const indexed = new Map(index.map((claim) => [claim.id, claim]));
     for (const [id, standing] of this.#claims) {
       const found = indexed.get(id);
-      const settledBefore = standing.settled && standing.settledAtBeat < beat;
       if (found?.state === 'held' && found.token !== undefined) standing.grant(found.token);
-      else if (settledBefore && (!found || standing.held)) this.lost(id, { reason: 'session' });
+      else if (isOlder(found ? standing.heldAtBeat : standing.settledAtBeat, beat))
+        this.lost(id, { reason: 'session' });
     }
     for (const claim of index) {
       if (!this.#claims.has(claim.id) && !this.#leaving.has(claim.id)) void this.withdraw(claim);
     }
   }
+}
+
+/** Three tries fit into one ttl, so that one lost packet never costs a lease. */
+export function deadlineMs(ttlMs: number): number {
+  return ttlMs / 3;
+}
+
+function isOlder(knownAtBeat: number | undefined, beat: number): boolean {
+  return knownAtBeat !== undefined && knownAtBeat < beat;
 }

@@ -5,6 +5,7 @@ import type { LineRef } from './engine.js';
 import type { Blocker, HoldfastError } from './errors.js';
 import type { Hold } from './hold.js';
 import type { Keeper } from './keeper.js';
+import { Queue } from './queue.js';
 import type { Frame, Waited } from './reentrancy.js';
 import type { Waiter } from './waiter.js';
 
@@ -46,7 +47,7 @@ export class LocalLine implements Waited {
   readonly ref: LineRef;
   readonly key: string;
   readonly options: LocalLineOptions;
-  readonly #holds = new Set<Hold>();
+  readonly #holds = new Queue<Hold>();
   #last: Cohort | undefined;
 
   constructor(ref: LineRef, key: string, options: LocalLineOptions) {
@@ -70,7 +71,8 @@ export class LocalLine implements Waited {
   acquire(waiter: Waiter, request: AcquireRequest): void {
     if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
     const joined = request.cohort && this.#last?.accepts(waiter.weight) ? this.#last : undefined;
-    if (!joined?.serves(waiter.weight)) beginWait(waiter, this);
+    // Who only tries does not wait, so it can't deadlock either.
+    if (!waiter.triesOnce && !joined?.serves(waiter.weight)) beginWait(waiter, this);
     this.options.pending(1);
     const cohort = joined ?? new Cohort(this, waiter.weight, request);
     this.#last = cohort;
@@ -91,11 +93,11 @@ export class LocalLine implements Waited {
   // --- what holds and cohorts tell us ---------------------------------------------------------------------------
 
   began(hold: Hold): void {
-    this.#holds.add(hold);
+    hold.link = this.#holds.push(hold);
   }
 
   ended(hold: Hold): void {
-    this.#holds.delete(hold);
+    if (hold.link) this.#holds.remove(hold.link);
     if (this.#holds.size === 0) this.options.emptied(this);
   }
 

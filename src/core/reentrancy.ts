@@ -25,9 +25,9 @@ export class Frame {
   /** After its run has ended, code that outlived it (a detached promise) takes the real lock. */
   closed = false;
 
-  constructor(owner: object, lineKey: string, turn: Turn, parent = currentFrame()) {
+  constructor(owner: object, lineKey: string, turn: Turn, task: number, parent = currentFrame()) {
     this.parent = parent;
-    this.task = parent?.task ?? (taskCount += 1);
+    this.task = parent?.task ?? task;
     this.owner = owner;
     this.lineKey = lineKey;
     this.turn = turn;
@@ -50,8 +50,17 @@ export class Frame {
   }
 }
 
-let taskCount = 0;
 const storage = new AsyncLocalStorage<Frame>();
+
+let taskCount = 0;
+
+/** The task of the running code, or a new one for a run that is about to begin outside of any. */
+export function taskForRun(): number {
+  const task = currentFrame()?.task;
+  if (task !== undefined) return task;
+  taskCount += 1;
+  return taskCount;
+}
 
 export function currentFrame(): Frame | undefined {
   return storage.getStore();

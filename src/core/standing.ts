@@ -41,8 +41,9 @@ export class Standing {
   #state: 'new' | 'entering' | 'waiting' | 'held' | 'over' = 'new';
   #session: KeptSession | undefined;
   #claim: Claim | undefined;
-  /** Number of the beat after which the engine acknowledged this claim. Only later beats may find it missing. */
-  settledAtBeat = 0;
+  /** Numbers of the beats after which the engine acknowledged and granted it: older indexes can't know of that. */
+  settledAtBeat: number | undefined;
+  heldAtBeat: number | undefined;
 
   constructor(request: ClaimRequest, events: StandingEvents) {
     this.request = request;
@@ -98,7 +99,7 @@ export class Standing {
     }
     this.#settle();
     this.#state = 'held';
-    session.countHeld(1);
+    session.hold(this);
     this.#events.onGranted(token);
   }
 

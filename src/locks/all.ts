@@ -1,6 +1,7 @@
 import { parseDuration, show } from '../core/duration.js';
 import { AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
+import { taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
 import { type HeldLease, type Lease, ownLease } from './lease.js';
 import {
@@ -51,39 +52,46 @@ class LockSet implements AllLock {
     this.name = this.#members.map(({ name }) => name).join(' + ');
   }
 
-  async acquire(options: AcquireOptions = {}): Promise<Leases> {
-    const timeoutMs = options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout');
-    const { clock } = this.#instance.options;
-    const startedAt = clock.now();
-    return this.#gather(async (member) => {
-      const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
-      try {
-        return await member.acquire(leftMs === undefined ? options : { ...options, timeout: leftMs });
-      } catch (error) {
-        if (!(error instanceof AcquireTimeoutError)) throw error;
-        throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
-      }
-    }) as Promise<Leases>;
+  acquire(options: AcquireOptions = {}): Promise<Leases> {
+    return this.#acquire(options, taskForRun());
   }
 
   tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
-    return this.#gather((member) => member.tryAcquire(options));
+    const task = taskForRun();
+    return this.#gather((member) => member.take(options, false, task));
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
   run<T>(options: AcquireOptions, work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...args: RunArguments<Leases, T>): Promise<T> {
     const [options, work] = runArguments(args);
-    const leases = await this.acquire(options);
+    const task = taskForRun();
+    const leases = await this.#acquire(options, task);
     const held = this.#members.map((member) => ({
       key: member.target.key,
       lease: ownLease(leases.of(member), 'lease'),
     }));
-    return runWith(this.#instance, held, () => work(leases));
+    return runWith(this.#instance, task, held, () => work(leases));
   }
 
   inspect(): Promise<readonly LineView[]> {
     return Promise.all(this.#members.map((member) => member.inspect()));
+  }
+
+  async #acquire(options: AcquireOptions, task: number): Promise<Leases> {
+    const timeoutMs = options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout');
+    const { clock } = this.#instance.options;
+    const startedAt = clock.now();
+    const leases = await this.#gather(async (member) => {
+      const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
+      try {
+        return await member.take(leftMs === undefined ? options : { ...options, timeout: leftMs }, true, task);
+      } catch (error) {
+        if (!(error instanceof AcquireTimeoutError)) throw error;
+        throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
+      }
+    });
+    return leases as Leases;
   }
 
   /** Takes one after the other in order. What was taken is given back when one can't be had, or was lost on the way. */

@@ -3,6 +3,7 @@ import { AcquireTimeoutError, ConfigError, EngineError } from '../core/errors.js
 import { type Instance, lineKey, type Target } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkName } from '../core/names.js';
+import { taskForRun } from '../core/reentrancy.js';
 import { HeldLease, type Lease } from './lease.js';
 import { checkSignal, runWith } from './lock.js';
 import { checkRegisterValue } from './register.js';
@@ -54,9 +55,10 @@ export class Election {
     const [options, work] = args.length === 1 ? [{}, args[0]] : args;
     if (typeof work !== 'function') throw new ConfigError(`lead needs a function to run; got ${show(work)}.`);
     for (;;) {
-      const term = await this.#campaign(options);
+      const task = taskForRun();
+      const term = await this.#campaign(options, task);
       try {
-        return await runWith(this.#instance, [{ key: this.#target.key, lease: term }], () => work(term));
+        return await runWith(this.#instance, task, [{ key: this.#target.key, lease: term }], () => work(term));
       } catch (error) {
         if (term.state !== 'lost') throw error;
       }
@@ -84,7 +86,7 @@ export class Election {
     }
   }
 
-  async #campaign({ value = '', signal, timeout, label }: CampaignOptions): Promise<HeldLease> {
+  async #campaign({ value = '', signal, timeout, label }: CampaignOptions, task?: number): Promise<HeldLease> {
     checkValue(value);
     checkSignal(signal);
     const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout, 'timeout');
@@ -93,6 +95,7 @@ export class Election {
       patience: { timeoutMs, signal },
       label: label === undefined ? undefined : checkName(label, 'label'),
       value,
+      task,
     });
     if (!turn) throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(this.#target.ref));
     return new HeldLease(this.#target.ref, turn, this.#instance.options.clock);

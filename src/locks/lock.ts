@@ -1,9 +1,9 @@
 import { type Duration, parseDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
-import { AcquireTimeoutError, ConfigError, type LeaseLostError, quote } from '../core/errors.js';
+import { AcquireTimeoutError, ConfigError, LeaseLostError, quote } from '../core/errors.js';
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
 import { checkName } from '../core/names.js';
-import { Frame } from '../core/reentrancy.js';
+import { Frame, taskForRun } from '../core/reentrancy.js';
 import { emptyLineView, type LineView } from '../core/view.js';
 import { HeldLease, type Lease, ownLease } from './lease.js';
 
@@ -65,19 +65,21 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   }
 
   acquire(options: AcquireOptions = {}): Promise<L> {
-    return this.#take(options, true) as Promise<L>;
+    return this.take(options, true) as Promise<L>;
   }
 
   tryAcquire(options: TryOptions = {}): Promise<L | undefined> {
-    return this.#take(options, false);
+    return this.take(options, false);
   }
 
   run<T>(work: (lease: L) => T | PromiseLike<T>): Promise<T>;
   run<T>(options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...args: RunArguments<L, T>): Promise<T> {
     const [options, work] = runArguments(args);
-    const lease = await this.acquire(options);
-    return runWith(this.#instance, [{ key: this.target.key, lease: ownLease(lease, 'lease') }], () => work(lease));
+    const task = taskForRun();
+    const lease = (await this.take(options, true, task)) as L;
+    const held = [{ key: this.target.key, lease: ownLease(lease, 'lease') }];
+    return runWith(this.#instance, task, held, () => work(lease));
   }
 
   async inspect(): Promise<LineView> {
@@ -91,9 +93,10 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return this.#instance === instance;
   }
 
-  async #take(options: AcquireOptions, waits: boolean): Promise<L | undefined> {
+  /** Undefined only if it does not wait. With a task if a run is to follow. */
+  async take(options: AcquireOptions, waits: boolean, task?: number): Promise<L | undefined> {
     const { ref } = this.target;
-    const asking = this.#asking(options, waits ? options.timeout : 0);
+    const asking = this.#asking(options, waits ? options.timeout : 0, task);
     const maxHoldMs = options.maxHold === undefined ? undefined : parseDuration(options.maxHold, 'maxHold');
     const turn = await this.#instance.acquire(this.target, asking);
     // Every lease can do what the most capable one can; the interface says which of it makes sense.
@@ -102,7 +105,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(ref));
   }
 
-  #asking(options: TryOptions, timeout: Duration | undefined): Asking {
+  #asking(options: TryOptions, timeout: Duration | undefined, task: number | undefined): Asking {
     const { signal, label, within } = options;
     checkSignal(signal);
     return {
@@ -110,6 +113,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
       patience: { timeoutMs: timeout === undefined ? undefined : parseDuration(timeout, 'timeout'), signal },
       label: label === undefined ? undefined : checkName(label, 'label'),
       within: within === undefined ? undefined : this.#outer(within),
+      task,
     };
   }
 
@@ -156,18 +160,22 @@ export function checkPermits(value: unknown, most: number, what: string): number
  */
 export async function runWith<T>(
   instance: Instance,
+  task: number,
   held: readonly { key: string; lease: HeldLease }[],
   work: () => T | PromiseLike<T>,
 ): Promise<T> {
   const frames: Frame[] = [];
-  for (const { key, lease } of held) frames.push(new Frame(instance, key, lease.turn, frames.at(-1)));
+  for (const { key, lease } of held) frames.push(new Frame(instance, key, lease.turn, task, frames.at(-1)));
   const end = async (): Promise<LeaseLostError | undefined> => {
     for (const frame of frames) frame.closed = true;
     await Promise.all(held.map(({ lease }) => lease.release()));
     // A lease that was downgraded inside goes on as another turn of its frame.
     await Promise.all(frames.map(({ turn }) => turn.release()));
-    const lost = held.find(({ lease }, at) => (frames[at]!.turn.loss ?? lease.turn.loss) !== undefined);
-    return lost?.lease.lossError();
+    for (const [at, { lease }] of held.entries()) {
+      const turn = frames[at]!.turn.loss ? frames[at]!.turn : lease.turn;
+      if (turn.loss) return new LeaseLostError(lease.name, turn.loss, turn.token);
+    }
+    return undefined;
   };
   let value: T;
   try {

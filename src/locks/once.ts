@@ -1,6 +1,7 @@
 import { type Duration, parseDuration } from '../core/duration.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
+import { taskForRun } from '../core/reentrancy.js';
 import { type HeldLease, type Lease, ownLease } from './lease.js';
 import { LineLock, runWith } from './lock.js';
 
@@ -28,10 +29,12 @@ export async function once<T>(
   const lock = new LineLock(instance, { kind: 'lock', name, weight: ALL, capacity: ALL, reentrant: false });
   const { label } = options;
   const atMostMs = options.atMost === undefined ? undefined : parseDuration(options.atMost, 'atMost');
-  const lease = await lock.tryAcquire({
-    ...(atMostMs !== undefined && { maxHold: atMostMs }),
-    ...(label !== undefined && { label }),
-  });
+  const task = taskForRun();
+  const lease = await lock.take(
+    { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) },
+    false,
+    task,
+  );
   if (!lease) return { ran: false };
   const held = ownLease(lease, 'lease');
   let due: boolean;
@@ -45,7 +48,7 @@ export async function once<T>(
     await lease.release();
     return { ran: false };
   }
-  const value = await runWith(instance, [{ key: lock.target.key, lease: held }], () => work(lease));
+  const value = await runWith(instance, task, [{ key: lock.target.key, lease: held }], () => work(lease));
   return { ran: true, value };
 }
 

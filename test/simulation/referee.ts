@@ -1,4 +1,4 @@
-import type { Lease } from '../../src/index.js';
+import type { Lease, LeaseLostError } from '../../src/index.js';
 import { ALL } from '../../src/core/line.js';
 import type { SimProcess } from './process.js';
 import type { Scheduler } from './scheduler.js';
@@ -26,6 +26,14 @@ interface Pending {
   readonly waits: boolean;
 }
 
+export interface Circumstances {
+  readonly trace: boolean;
+  /** Where wall clocks are steady, a lease that is not held is over for good; else a beat may clear the doubt. */
+  readonly steadyWall: boolean;
+  /** The server forgets nothing, and every process's clock runs: validity ends before the server gives anything up. */
+  readonly keepsMemory: boolean;
+}
+
 interface LineRecord {
   readonly line: Line;
   readonly held: Set<Held>;
@@ -41,13 +49,14 @@ export class Referee {
   readonly #lines = new Map<string, LineRecord>();
   readonly #pending = new Set<Pending>();
   readonly #trace: boolean;
-  /** Where wall clocks are steady, a lease that is not held is over for good; else a beat may clear the doubt. */
   readonly #steadyWall: boolean;
+  readonly #keepsMemory: boolean;
 
-  constructor(scheduler: Scheduler, { trace, steadyWall }: { trace: boolean; steadyWall: boolean }) {
+  constructor(scheduler: Scheduler, { trace, steadyWall, keepsMemory }: Circumstances) {
     this.#scheduler = scheduler;
     this.#trace = trace;
     this.#steadyWall = steadyWall;
+    this.#keepsMemory = keepsMemory;
   }
 
   log(who: string, what: string): void {
@@ -86,9 +95,7 @@ export class Referee {
   letGo(line: Line, held: Held): void {
     this.#record(line).held.delete(held);
     this.log(held.process.name, `lets go of ${line.name} (${held.lease.state})`);
-    if (held.lease.state === 'lost' && held.signal && !held.signal.aborted) {
-      this.violate(`${held.process.name} lost ${line.name} and its signal did not abort`);
-    }
+    if (held.lease.state === 'lost') this.#checkLoss(line, held);
   }
 
   /** Exclusion: at no instant do two that run believe to hold what does not fit. */
@@ -116,6 +123,18 @@ export class Referee {
 
   unsettled(): readonly Pending[] {
     return [...this.#pending].filter(({ process }) => process.state !== 'dead');
+  }
+
+  /** Every loss is told, and none is invented: an engine that forgets nothing can't have lost what is still valid. */
+  #checkLoss({ name }: Line, { process, signal, lease }: Held): void {
+    if (signal && !signal.aborted) this.violate(`${process.name} lost ${name} and its signal did not abort`);
+    try {
+      lease.assertHeld();
+    } catch (error) {
+      if (this.#keepsMemory && (error as LeaseLostError).reason === 'session') {
+        this.violate(`${process.name} was told that it lost ${name}, which the engine still had`);
+      }
+    }
   }
 
   #believes(holder: Held): boolean {

@@ -58,6 +58,7 @@ class World {
   /** A suspension is told by the wall clock alone: one that is set back in the same moment hides it, a stated limit. */
   readonly #suspends: boolean;
   readonly #jumps: boolean;
+  readonly #forgets: boolean;
   /** Whether the next process to be born never lets the lock go free. */
   #hot: boolean;
   #born = 0;
@@ -67,7 +68,12 @@ class World {
     this.#faults = this.#random.fork();
     this.#suspends = this.#random.chance(0.4);
     this.#jumps = this.#random.chance(0.4);
-    this.referee = new Referee(this.scheduler, { trace, steadyWall: !this.#suspends && !this.#jumps });
+    this.#forgets = this.#random.chance(0.4);
+    this.referee = new Referee(this.scheduler, {
+      trace,
+      steadyWall: !this.#suspends && !this.#jumps,
+      keepsMemory: !this.#suspends && !this.#forgets,
+    });
     this.#network = new Network(this.scheduler, this.#random.fork());
     this.#server = new SimServer(this.scheduler, this.#random.fork(), (what) => this.referee.violate(what));
     this.#hot = this.#random.chance(0.2);
@@ -108,10 +114,11 @@ class World {
   }
 
   #misfortune(): void {
-    const { suspend, jump, ...others } = this.#misfortunes();
+    const { suspend, jump, forget, ...others } = this.#misfortunes();
     const kinds = Object.values(others).filter(() => this.#faults.chance(0.5));
     if (this.#suspends) kinds.push(suspend!);
     if (this.#jumps) kinds.push(jump!);
+    if (this.#forgets) kinds.push(forget!);
     const strike = (): void => {
       if (this.#phase.healed || kinds.length === 0) return;
       this.#faults.pick(kinds)();

@@ -75,15 +75,14 @@ export class ScriptedEngine implements EngineSource {
 
   /** The network is cut: nothing is answered any more. */
   hang(): void {
-    const silence = (): Promise<never> => never();
     this.script = {
-      connect: silence,
-      open: silence,
-      enter: silence,
-      leave: silence,
-      reweigh: silence,
-      beat: silence,
-      close: silence,
+      connect: never,
+      open: never,
+      enter: never,
+      leave: never,
+      reweigh: never,
+      beat: never,
+      close: never,
     };
   }
 

@@ -32,22 +32,44 @@ export function memory(space = ''): EngineSource {
 
 const spaces = new Map<string, SharedSpace>();
 
-/** A space and the timer that reaps it while nobody calls. */
+/**
+ * A space and the timers that reap it while nobody calls. Each clock has one of its own: where a test has stopped the
+ * clock of one instance, the others still hear of its death.
+ */
 class SharedSpace {
   readonly space = new Space();
+  readonly #reapers = new Map<Clock, Reaper>();
+
+  join(clock: Clock): void {
+    if (!this.#reapers.has(clock)) this.#reapers.set(clock, new Reaper(this.space, clock));
+  }
+
+  watch(): void {
+    for (const reaper of this.#reapers.values()) reaper.watch();
+  }
+}
+
+class Reaper {
+  readonly #space: Space;
+  readonly #clock: Clock;
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
 
+  constructor(space: Space, clock: Clock) {
+    this.#space = space;
+    this.#clock = clock;
+  }
+
   /** Waiters must hear of a holder's death though nobody calls: a dead process calls no more. */
-  watch(clock: Clock): void {
-    const at = this.space.nextDeath;
+  watch(): void {
+    const at = this.#space.nextDeath;
     if (at >= this.#timerAt) return;
     this.#timer?.close();
     this.#timerAt = at;
-    this.#timer = clock.timer(Math.max(1, at - clock.now()), () => {
+    this.#timer = this.#clock.timer(Math.max(1, at - this.#clock.now()), () => {
       this.#timerAt = Number.POSITIVE_INFINITY;
-      this.space.reap(timeOf(clock));
-      if (this.space.nextDeath < Number.POSITIVE_INFINITY) this.watch(clock);
+      this.#space.reap(timeOf(this.#clock));
+      if (this.#space.nextDeath < Number.POSITIVE_INFINITY) this.watch();
     });
     this.#timer.unref();
   }
@@ -62,6 +84,7 @@ class MemoryEngine implements Engine {
     const key = JSON.stringify([name, namespace]);
     const shared = spaces.get(key) ?? new SharedSpace();
     spaces.set(key, shared);
+    shared.join(clock);
     this.#shared = shared;
     this.#clock = clock;
     this.registers = new MemoryRegisters(shared.space, clock);
@@ -69,7 +92,7 @@ class MemoryEngine implements Engine {
 
   open({ id, ttlMs }: OpenOptions, listener: SessionListener): Promise<Session> {
     this.#shared.space.open(id, ttlMs, listener, timeOf(this.#clock));
-    this.#shared.watch(this.#clock);
+    this.#shared.watch();
     return Promise.resolve(new MemorySession(this.#shared.space, id, ttlMs, this.#clock));
   }
 

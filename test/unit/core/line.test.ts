@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ALL, holders, Line, type Spot } from '../../../src/core/line.js';
 
@@ -94,7 +94,7 @@ describe('a line', () => {
           expect(holding()).toEqual(expect.arrayContaining(stillThere));
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 300 },
     );
   });
 

@@ -34,3 +34,11 @@ export function every(...needs: readonly Need[]): Need {
     return undefined;
   };
 }
+
+/** Cases that have something in common: what all of them need, beside what each needs itself. */
+export function group(common: Pick<Case, 'needs' | 'protocol'>, cases: readonly Case[]): readonly Case[] {
+  return cases.map((one) => {
+    const needs = every(...[common.needs, one.needs].filter((need) => need !== undefined));
+    return Object.assign({}, common, one, { needs });
+  });
+}

@@ -29,7 +29,11 @@ export class Actor {
   readonly #losses: ReadonlyMap<string, Loss>;
   #serial = 0;
 
-  private constructor(session: Session, alias: string, news: { grants: Map<string, bigint>; losses: Map<string, Loss> }) {
+  private constructor(
+    session: Session,
+    alias: string,
+    news: { grants: Map<string, bigint>; losses: Map<string, Loss> },
+  ) {
     this.session = session;
     this.#alias = alias;
     this.#grants = news.grants;

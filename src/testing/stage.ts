@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type EngineSource, Holdfast, type HoldfastOptions, type LineView, type Lock, type Traits } from '../index.js';
+import {
+  type Engine,
+  type EngineSource,
+  Holdfast,
+  type HoldfastOptions,
+  type LineView,
+  type Lock,
+  type Traits,
+} from '../index.js';
 import { Actor } from './protocol.js';
 import { StallableClock } from './stallable-clock.js';
 
@@ -18,8 +26,14 @@ export interface StageSetup {
 export interface Stallable {
   readonly locks: Holdfast;
   /** Stops its timers. Time goes on. */
-  stall(): void;
-  resume(): void;
+  readonly stall: () => void;
+  readonly resume: () => void;
+}
+
+export interface Protocol {
+  readonly open: (name: string, options?: { ttlMs?: number }) => Promise<Actor>;
+  /** Stops what the engine does by itself, so that nothing happens from here on but what is called for. */
+  readonly hush: () => void;
 }
 
 /** What a case plays on: instances in a namespace of its own, all closed at the end. */
@@ -31,7 +45,7 @@ export class Stage {
   readonly #holdfasts = new Set<Holdfast>();
   readonly #clocks: StallableClock[] = [];
   readonly #actors: Actor[] = [];
-  readonly #engines: AsyncDisposable[] = [];
+  readonly #engines: Engine[] = [];
   #names = 0;
   #over = false;
   /** What the case waits for at the moment, for the message if it never comes. */
@@ -49,6 +63,14 @@ export class Stage {
     return `lock-${this.#names}`;
   }
 
+  /** Another name in the same realm, so that one session can claim both. */
+  nameNear(name: string): string {
+    for (;;) {
+      const near = this.name();
+      if (this.#realm(near) === this.#realm(name)) return near;
+    }
+  }
+
   holdfast(options: HoldfastOptions = {}): Holdfast {
     const { source, longTtlMs } = this.#setup;
     const locks = new Holdfast(source(), { ttl: longTtlMs, namespace: this.namespace, ...options });
@@ -56,25 +78,35 @@ export class Stage {
     return locks;
   }
 
-  stallable(options: HoldfastOptions = {}): Stallable {
+  /** An instance that beats soon: an engine may keep the news of an eviction until then. */
+  lively(): Holdfast {
+    return this.holdfast({ ttl: 4 * this.shortTtlMs });
+  }
+
+  stallable(): Stallable {
     const clock = this.#clock();
-    const locks = this.holdfast({ ttl: this.shortTtlMs, ...options, clock });
+    const locks = this.holdfast({ ttl: this.shortTtlMs, clock });
     return { locks, stall: () => clock.stall(), resume: () => clock.resume() };
   }
 
-  /** The raw engine, with as many sessions as the case likes. */
-  async protocol(): Promise<(name: string, options?: { ttlMs?: number }) => Promise<Actor>> {
-    const source = this.#setup.source();
-    assert.ok(typeof source !== 'string', 'a URL hides its engine');
-    const clock = this.#clock();
-    const engine = await source.connect({ namespace: this.namespace, clock });
+  /** The raw engine. */
+  async engine(clock = this.#clock()): Promise<Engine> {
+    const engine = await this.#source().connect({ namespace: this.namespace, clock });
     this.#engines.push(engine);
-    return async (name, { ttlMs = this.#setup.longTtlMs } = {}) => {
-      const options = { id: clock.id(), realm: source.realm?.(name) ?? '', ttlMs, label: 'conformance' };
+    return engine;
+  }
+
+  /** The raw engine's sessions, each in the realm of a name. */
+  async protocol(): Promise<Protocol> {
+    const clock = this.#clock();
+    const engine = await this.engine(clock);
+    const open: Protocol['open'] = async (name, { ttlMs = this.#setup.longTtlMs } = {}) => {
+      const options = { id: clock.id(), realm: this.#realm(name), ttlMs, label: 'conformance' };
       const actor = await Actor.open(engine, options, clock.id());
       this.#actors.push(actor);
       return actor;
     };
+    return { open, hush: () => clock.hush() };
   }
 
   /** Waits for a condition. There is no limit of its own: the case as a whole has one. */
@@ -128,11 +160,26 @@ export class Stage {
     await Promise.all(this.#engines.splice(0).map((engine) => engine[Symbol.asyncDispose]()));
   }
 
+  #source(): EngineSource {
+    const source = this.#setup.source();
+    assert.ok(typeof source !== 'string', 'a URL hides its engine');
+    return source;
+  }
+
+  #realm(name: string): string {
+    return this.#source().realm?.(name) ?? '';
+  }
+
   #clock(): StallableClock {
     const clock = new StallableClock();
     this.#clocks.push(clock);
     return clock;
   }
+}
+
+/** The claims in a lock's line, in order. */
+export async function claimIds(lock: Lock): Promise<readonly string[]> {
+  return (await lock.inspect()).claims.map(({ id }) => id);
 }
 
 /** Lets everybody else run: callbacks, timers that are due, packets that have arrived. */

@@ -8,6 +8,9 @@ import type { Clock, Timer } from '../index.js';
  */
 export class StallableClock implements Clock {
   #stalled = false;
+  #timers = 0;
+  /** Timers up to this number are hushed. */
+  #hushed = 0;
   /** In the order in which they ran out while the clock was stalled. */
   readonly #overdue = new Set<StallableTimer>();
 
@@ -28,9 +31,11 @@ export class StallableClock implements Clock {
   }
 
   timer(ms: number, run: () => void): Timer {
+    this.#timers += 1;
+    const number = this.#timers;
     const timer: StallableTimer = new StallableTimer(ms, {
       ranOut: () => {
-        if (this.#stalled) this.#overdue.add(timer);
+        if (this.#stalled || number <= this.#hushed) this.#overdue.add(timer);
         else run();
       },
       closed: () => this.#overdue.delete(timer),
@@ -42,9 +47,15 @@ export class StallableClock implements Clock {
     this.#stalled = true;
   }
 
+  /** Stops the timers that are set now; later ones run. Whatever repeats itself is quiet then, but calls still work. */
+  hush(): void {
+    this.#hushed = this.#timers;
+  }
+
   /** Everything that ran out meanwhile runs now, as in a process that goes on after it was stopped. */
   resume(): void {
     this.#stalled = false;
+    this.#hushed = 0;
     const overdue = [...this.#overdue];
     this.#overdue.clear();
     for (const timer of overdue) timer.restart();

@@ -7,14 +7,18 @@
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
 import * as memory from './memory.js';
+import * as sqlite from './sqlite.js';
+import * as sqliteLockfile from './sqlite-lockfile.js';
 
 interface Suite {
   /** Whom we compare ourselves with. */
   readonly peer: string;
   contests(): AsyncIterable<Contest>;
+  /** Figures that are no ratios. */
+  facts?(): AsyncIterable<string>;
 }
 
-const SUITES: Readonly<Record<string, Suite>> = { memory };
+const SUITES: Readonly<Record<string, Suite>> = { memory, sqlite, 'sqlite-lockfile': sqliteLockfile };
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];
 
@@ -40,6 +44,7 @@ async function report(name: string, suite: Suite): Promise<void> {
     const line = cells.map((cell, column) => align(cell, column, widths[column]!)).join('  ');
     console.log(line.trimEnd());
   }
+  if (suite.facts) for await (const fact of suite.facts()) console.log(`\n${fact}`);
 }
 
 function row({ name, ours, peer, ratio, goal }: Result): string[] {

@@ -82,3 +82,11 @@ function spread(values: readonly number[]): Spread {
   const at = (share: number): number => sorted[Math.round(share * (sorted.length - 1))]!;
   return { least: at(0), lowerQuartile: at(0.25), median: at(0.5), upperQuartile: at(0.75), most: at(1) };
 }
+
+export async function repeat(times: number, run: () => Promise<unknown>): Promise<void> {
+  for (let time = 0; time < times; time += 1) await run();
+}
+
+export async function together(count: number, run: (at: number) => Promise<unknown>): Promise<void> {
+  await Promise.all(Array.from({ length: count }, (_, at) => run(at)));
+}

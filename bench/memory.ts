@@ -4,7 +4,7 @@
  */
 import { Mutex, tryAcquire } from 'async-mutex';
 import { Holdfast, type Lock } from 'holdfast';
-import type { Contest } from './measure.js';
+import { type Contest, repeat, together } from './measure.js';
 
 const SEQUENCE = 100;
 const WAITERS = 1_000;
@@ -76,7 +76,7 @@ function tryAgain(locks: Holdfast): Contest {
   };
 }
 
-async function useOurs(lock: Lock): Promise<void> {
+export async function useOurs(lock: Lock): Promise<void> {
   const lease = await lock.acquire();
   await lease.release();
 }
@@ -84,12 +84,4 @@ async function useOurs(lock: Lock): Promise<void> {
 async function usePeer(mutex: Mutex): Promise<void> {
   const release = await mutex.acquire();
   release();
-}
-
-async function repeat(times: number, run: () => Promise<unknown>): Promise<void> {
-  for (let time = 0; time < times; time += 1) await run();
-}
-
-async function together(count: number, run: (at: number) => Promise<unknown>): Promise<void> {
-  await Promise.all(Array.from({ length: count }, (_, at) => run(at)));
 }

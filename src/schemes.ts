@@ -7,6 +7,7 @@ import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
+import { traits as sqliteTraits } from './engines/sqlite/traits.js';
 
 interface Strategy {
   readonly traits: Traits;
@@ -30,6 +31,15 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       queue: {
         traits: memoryTraits,
         load: async ({ path }) => (await import('./engines/memory/index.js')).memory(path),
+      },
+    },
+  },
+  sqlite: {
+    params: [],
+    strategies: {
+      queue: {
+        traits: sqliteTraits,
+        load: async ({ path }) => (await import('./engines/sqlite/index.js')).sqlite(path),
       },
     },
   },

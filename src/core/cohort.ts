@@ -20,6 +20,8 @@ export class Cohort implements Station {
   /** Since when we have been asking the engine without an answer for the current claim. */
   #askedAt = 0;
   #trouble: HoldfastError | undefined;
+  /** Failures in a row for the current claim and those before it that had no answer either. */
+  #failures = 0;
   /** Runs while the engine can't be asked. */
   #patience: Timer | undefined;
 
@@ -65,6 +67,7 @@ export class Cohort implements Station {
   detached(loss?: Loss): void {
     // Who has had no answer so far goes on to count from where it began.
     const askedAt = this.#hold?.answered ? this.line.options.clock.now() : this.#askedAt;
+    if (this.#hold?.answered) this.#failures = 0;
     this.#hold = undefined;
     if (loss?.reason === 'evicted') {
       this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
@@ -82,7 +85,9 @@ export class Cohort implements Station {
   failing(error: HoldfastError): void {
     this.#trouble = error;
     for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.reject(unreachable(error));
-    if (!this.#patience && this.#waiters.size > 0) this.#losePatience();
+    this.#failures += 1;
+    // Never after a first failure: on a busy machine that may be our own slow start.
+    if (!this.#patience && this.#failures > 1 && this.#waiters.size > 0) this.#losePatience();
   }
 
   /** Without a timeout of its own, a waiter gives up after one ttl without an answer. */

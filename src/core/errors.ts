@@ -81,6 +81,8 @@ const LOSS_TEXT: Record<LossReason, string> = {
 export class LeaseLostError extends HoldfastError {
   readonly lock: string;
   readonly reason: LossReason;
+  /** The operator's words for an eviction. */
+  readonly detail: string | undefined;
   readonly token: bigint | undefined;
 
   constructor(lock: string, loss: Loss, token?: bigint) {
@@ -91,6 +93,7 @@ export class LeaseLostError extends HoldfastError {
     );
     this.lock = lock;
     this.reason = loss.reason;
+    this.detail = loss.detail;
     this.token = token;
   }
 }

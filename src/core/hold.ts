@@ -88,7 +88,9 @@ export class Hold implements StandingEvents, Grip {
   }
 
   view(): { local: number; token: bigint | undefined } {
-    return { local: this.#cohort?.waiting ?? 0, token: this.turns.at(-1)?.token };
+    // While the claim itself waits, the first of them is the one that it stands for.
+    const waiting = this.#cohort?.waiting ?? 0;
+    return { local: this.granted ? waiting : Math.max(0, waiting - 1), token: this.turns.at(-1)?.token };
   }
 
   /** Nobody waits behind this claim any more. */

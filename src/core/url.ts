@@ -14,7 +14,7 @@ export interface EngineUrl {
   readonly params: ReadonlyMap<string, string>;
 }
 
-export interface Host {
+interface Host {
   readonly host: string;
   readonly port: number | undefined;
 }

@@ -41,6 +41,8 @@ const WRONG: Readonly<Record<string, { text: string; rule: string }>> = {
   'src/engines/mine/imports-other.ts': { text: importing('../other/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/engines/mine/imports-locks.ts': { text: importing('../../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/testing/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/cli/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/cli/imports-locks.ts': { text: importing('../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
 };
 
 const CLEAN: Readonly<Record<string, string>> = {
@@ -48,6 +50,7 @@ const CLEAN: Readonly<Record<string, string>> = {
   'src/locks/clean.ts': importing('../core/one.js'),
   'src/engines/mine/clean.ts': importing('../../core/one.js'),
   'src/testing/clean.ts': importing('../index.js'),
+  'src/cli/clean.ts': importing('../index.js'),
   'src/core/awaited.ts':
     'const work = async (): Promise<void> => {};\n\nexport async function start(): Promise<void> {\n  await work();\n}\n',
 };

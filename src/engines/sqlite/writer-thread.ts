@@ -1,0 +1,83 @@
+/** The thread that may wait for the disk: see registers.ts. */
+import { setTimeout } from 'node:timers/promises';
+import { parentPort, workerData } from 'node:worker_threads';
+import { loadDriver, type Database } from './driver.js';
+import type { Answer, RegisterRow, Task } from './registers.js';
+import { openFile } from './schema.js';
+
+const database = await open();
+// This thread may block, and must: a register that was said to be written is on the disk.
+database.exec('PRAGMA busy_timeout = 10000; PRAGMA synchronous = FULL');
+
+async function open(): Promise<Database> {
+  const driver = await loadDriver();
+  for (;;) {
+    try {
+      return openFile(driver, (workerData as { path: string }).path);
+    } catch (error) {
+      if ((Number((error as { errcode?: unknown }).errcode) & 0xff) !== 5) throw error;
+      await setTimeout(5);
+    }
+  }
+}
+
+const read = prepare(
+  'SELECT value, token, written, max_read, max_write FROM register WHERE namespace = ? AND name = ?',
+);
+const create = prepare('INSERT INTO register VALUES (?, ?, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING');
+const fence = prepare('UPDATE register SET max_read = ?, max_write = ? WHERE namespace = ? AND name = ?');
+const write = prepare('UPDATE register SET value = ?, token = ?, written = ? WHERE namespace = ? AND name = ?');
+
+type FencedRow = RegisterRow & { readonly max_read: bigint; readonly max_write: bigint };
+
+function prepare(sql: string): ReturnType<Database['prepare']> {
+  const statement = database.prepare(sql);
+  statement.setReadBigInts(true);
+  return statement;
+}
+
+/** A reader needs a token above every writer's, a writer one that is not below a writer's and above every reader's. */
+function present({ namespace, name, token: text, ...task }: Exclude<Task, { kind: 'checkpoint' }>): Answer {
+  const token = BigInt(text);
+  create.run(namespace, name);
+  const row = read.get(namespace, name) as unknown as FencedRow;
+  const { max_read: maxRead, max_write: maxWrite } = row;
+  const reads = task.kind === 'present' && task.mode === 'read';
+  const stale = reads ? token <= maxWrite : token < maxWrite || token <= maxRead;
+  if (stale) return { ok: false, newest: `${maxRead > maxWrite ? maxRead : maxWrite}` };
+  if (reads && token > maxRead) fence.run(token, maxWrite, namespace, name);
+  if (!reads && token > maxWrite) fence.run(maxRead, token, namespace, name);
+  if (task.kind === 'write') write.run(Buffer.from(task.value), token, Date.now(), namespace, name);
+  const { value, token: writtenWith, written } = row;
+  return { ok: true, row: { value, token: writtenWith, written } };
+}
+
+function perform(task: Task): Answer {
+  if (task.kind === 'checkpoint') {
+    // PASSIVE: never in anybody's way; what it can't do now the next one does.
+    database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+    return { ok: true };
+  }
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    const answer = present(task);
+    database.exec('COMMIT');
+    return answer;
+  } catch (error) {
+    database.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+parentPort!.on('message', (message: 'close' | { call: number; task: Task }) => {
+  if (message === 'close') {
+    database.close();
+    parentPort!.close();
+    return;
+  }
+  try {
+    parentPort!.postMessage({ call: message.call, answer: perform(message.task) });
+  } catch (error) {
+    parentPort!.postMessage({ call: message.call, error: error instanceof Error ? error.message : String(error) });
+  }
+});

@@ -1,0 +1,60 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { Sandbox, until } from './sandbox.js';
+
+let box: Sandbox;
+
+beforeEach(() => {
+  box = new Sandbox();
+});
+
+afterEach(() => box[Symbol.asyncDispose]());
+
+const SIGNALS = [
+  ['SIGTERM', 143],
+  ['SIGINT', 130],
+  ['SIGHUP', 129],
+  ['SIGQUIT', 131],
+  ['SIGUSR1', 138],
+  ['SIGUSR2', 140],
+] as const;
+
+describe.each(SIGNALS)('%s', (signal, code) => {
+  const trap = `trap 'echo got; exit 9' ${signal.slice(3)}; echo ready; while :; do sleep 0.02; done`;
+
+  test('is passed on to the command, which decides how to end', async () => {
+    const holder = await box.hold('a', [], trap);
+    await until(() => holder.stdout() === 'ready\n');
+    holder.child.kill(signal);
+    expect(await holder.ended).toEqual({ code: 9, stdout: 'ready\ngot\n', stderr: '' });
+    expect(await box.claims('a')).toEqual([]);
+  });
+
+  test('ends a wait at once, and the place in line is given up', async () => {
+    await box.hold('a');
+    const waiter = box.start(['run', 'a', '--', 'echo', 'never']);
+    await box.waiters('a', 1);
+    waiter.child.kill(signal);
+    expect(await waiter.ended).toEqual({ code, stdout: '', stderr: '' });
+    await box.waiters('a', 0);
+  });
+});
+
+test('a command that a passed-on signal has ended gives 128 + n', async () => {
+  const holder = await box.hold('a', [], 'exec sleep 1000');
+  holder.child.kill('SIGTERM');
+  expect(await holder.ended).toMatchObject({ code: 143, stderr: '' });
+});
+
+test('a command that ignores a signal goes on, with the lock', async () => {
+  const holder = await box.hold(
+    'a',
+    [],
+    `trap 'echo no' TERM; echo ready; until [ -e "$XDG_STATE_HOME/go" ]; do sleep 0.02; done`,
+  );
+  await until(() => holder.stdout() === 'ready\n');
+  holder.child.kill('SIGTERM');
+  await until(() => holder.stdout() === 'ready\nno\n');
+  expect(await box.claims('a')).toMatchObject([{ state: 'held' }]);
+  await box.startCommand('touch', [box.path('go')]).ended;
+  expect(await holder.ended).toMatchObject({ code: 0 });
+});

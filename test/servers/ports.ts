@@ -1,0 +1,79 @@
+/**
+ * Ports on loopback. The kernel chooses: on Linux it gives listeners the other half (odd or even) of the range than
+ * outgoing connections, so a client that reconnects to a server that is down does not take its port, or meet itself.
+ *
+ * Between asking for a port and the server's own bind another process may take it. Then our server ends, and the other
+ * one may be of the same kind and answer in its place: `isServedBy` tells whose the listening socket is.
+ */
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+
+export const LOOPBACK = '127.0.0.1';
+
+export function freePort(): Promise<number> {
+  return listenOnce(0);
+}
+
+export async function isFree(port: number): Promise<boolean> {
+  try {
+    await listenOnce(port);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether one of these processes listens on the port. True where the system (no /proc) can't tell. */
+export async function isServedBy(pids: readonly number[], port: number): Promise<boolean> {
+  if (process.platform !== 'linux') return true;
+  const listeners = await listenersOn(port);
+  const sockets = await Promise.all(pids.map(socketsOf));
+  return sockets.flat().some((socket) => listeners.has(socket));
+}
+
+/** Sends one request and answers with the first bytes that come back; rejects when there are none in time. */
+export function ask(port: number, request: string | Uint8Array, timeoutMs = 1_000): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, LOOPBACK, () => socket.write(request));
+    const end = (settle: () => void): void => {
+      socket.destroy();
+      settle();
+    };
+    socket.setTimeout(timeoutMs, () => end(() => reject(new Error(`no answer from port ${port} in ${timeoutMs} ms`))));
+    socket.once('data', (bytes) => end(() => resolve(bytes.toString())));
+    socket.once('error', (error) => end(() => reject(error)));
+    socket.once('close', () => reject(new Error(`port ${port} closed the connection without an answer`)));
+  });
+}
+
+function listenOnce(port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen({ port, host: LOOPBACK, exclusive: true }, () => {
+      const address = server.address();
+      const chosen = typeof address === 'object' && address !== null ? address.port : port;
+      server.close(() => resolve(chosen));
+    });
+  });
+}
+
+/** As /proc/<pid>/fd spells them: socket:[inode]. */
+async function listenersOn(port: number): Promise<Set<string>> {
+  // Servers in Java listen on IPv6 sockets that also take IPv4. A system without IPv6 has no such table.
+  const tables = await Promise.all(
+    ['tcp', 'tcp6'].map((table) => readFile(`/proc/net/${table}`, 'utf8').catch(() => '')),
+  );
+  const wanted = port.toString(16).toUpperCase().padStart(4, '0');
+  const LISTEN = '0A';
+  const rows = tables.flatMap((table) => table.split('\n').map((line) => line.trim().split(/\s+/)));
+  const ours = rows.filter(([, local, , state]) => state === LISTEN && local?.endsWith(`:${wanted}`));
+  return new Set(ours.map((row) => `socket:[${row[9]}]`));
+}
+
+async function socketsOf(pid: number): Promise<string[]> {
+  const folder = `/proc/${pid}/fd`;
+  const descriptors = await readdir(folder).catch(() => []);
+  // A descriptor may be closed between the listing and the look at it.
+  return Promise.all(descriptors.map((descriptor) => readlink(`${folder}/${descriptor}`).catch(() => '')));
+}

@@ -1,0 +1,45 @@
+/**
+ * One process of a test, told what to do by messages and answering each with one: { call, ok } or { call, error }.
+ * It uses the built package as a user's process would.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { Holdfast } from 'holdfast';
+
+let locks;
+let lease;
+let aborted = false;
+
+const actions = {
+  open: ({ url, ttl, label }) => {
+    locks = new Holdfast(url, { ttl, label });
+  },
+  acquire: async ({ name, timeout }) => {
+    lease = await locks.mutex(name).acquire(timeout === undefined ? {} : { timeout });
+    lease.signal.addEventListener('abort', () => (aborted = true));
+    return `${lease.token}`;
+  },
+  release: () => lease.release(),
+  look: () => ({ held: lease.held, state: lease.state, aborted }),
+  /** Read-modify-write of a register, presenting the token with the read. */
+  write: async ({ name, value, present }) => {
+    const register = locks.register(name);
+    if (present) await register.get(lease);
+    await register.set(value, lease);
+  },
+  /** As a careless user would: the file itself protects nothing. */
+  count: async ({ name, file, times }) => {
+    for (let i = 0; i < times; i += 1) {
+      await locks.mutex(name).run(() => writeFileSync(file, `${Number(readFileSync(file, 'utf8')) + 1}`));
+    }
+  },
+  close: () => locks.close(),
+};
+
+process.on('message', async ({ call, action, args }) => {
+  try {
+    process.send({ call, ok: (await actions[action](args ?? {})) ?? null });
+  } catch (error) {
+    process.send({ call, error: { code: error.code, message: error.message } });
+  }
+});
+process.on('disconnect', () => process.exit());

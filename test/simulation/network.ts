@@ -2,6 +2,9 @@ import type { SimProcess } from './process.js';
 import type { Random } from './random.js';
 import type { Scheduler } from './scheduler.js';
 
+/** Less than the healed phase, so that what is late has come when everything is counted. */
+const LATEST_MS = 7_000;
+
 /** Messages between processes and the server: lost, late, twice, and in any order. */
 export class Network {
   meanDelayMs: number;
@@ -63,7 +66,8 @@ export class Network {
     const random = this.#random;
     if (random.chance(this.lossRate)) return;
     this.#scheduler.after(random.around(this.meanDelayMs), deliver);
-    // A duplicate may come much later than the original: long after what it belongs to is over.
-    if (random.chance(this.duplicateRate)) this.#scheduler.after(random.around(this.meanDelayMs * 20), deliver);
+    // A duplicate may come much later than the original, long after what it belongs to is over; but not after the end.
+    if (!random.chance(this.duplicateRate)) return;
+    this.#scheduler.after(Math.min(LATEST_MS, random.around(this.meanDelayMs * 20)), deliver);
   }
 }

@@ -27,6 +27,7 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   random: () => Math.random(),
-  id: () => randomBytes(16).toString('base64url'),
+  // Hexadecimal: people paste claim ids into command lines, where what begins with '-' would be an option.
+  id: () => randomBytes(16).toString('hex'),
   timer: (ms, run) => setTimeout(run, ms),
 };

@@ -53,6 +53,7 @@ export class KeptSession implements SessionListener {
   #heldCount = 0;
   #checksum = 0;
   #beats = 0;
+  #beating = false;
   /** Whether it has ever beaten: one that dies before is no reason to hurry with the next. */
   proven = false;
   #missed = 0;
@@ -94,7 +95,11 @@ export class KeptSession implements SessionListener {
   }
 
   valid(): boolean {
-    return this.alive() && this.clock.wall() < this.#validUntilWall;
+    if (!this.alive()) return false;
+    const sure = this.clock.wall() < this.#validUntilWall;
+    // Only a beat can clear the doubt: not after the next third of the ttl, but now.
+    if (!sure && !this.#beating && this.#missed === 0) this.#schedule(0);
+    return sure;
   }
 
   get inJeopardy(): boolean {
@@ -251,6 +256,7 @@ export class KeptSession implements SessionListener {
     this.#beatTimer = undefined;
     if (!this.alive()) return;
     this.#beats += 1;
+    this.#beating = true;
     const number = this.#beats;
     const sentAt = this.clock.now();
     const sentAtWall = this.clock.wall();
@@ -258,11 +264,13 @@ export class KeptSession implements SessionListener {
     const sent = traceBeat({ claims: this.#settledCount }, () => this.engine.beat(this.#roster()));
     this.ask('beat', sent, {
       answer: (pulse) => {
+        this.#beating = false;
         beaten(pulse);
         this.#schedule(this.#interval());
       },
       late: beaten,
       silence: () => {
+        this.#beating = false;
         this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30, this.ttlMs / 6));
         this.#missed += 1;
       },
@@ -301,8 +309,8 @@ export class KeptSession implements SessionListener {
 
   /**
    * Mends what the engine's index and our roster disagree on. Only what we knew when the beat was sent can be lost: a
-   * claim that is missing, or one that only waits though we were told that it holds. An id that is not ours (an enter that ran after its leave, a leave that got lost) is left, which
-   * is safe at any time because ids are never used again.
+   * claim that is missing, or one that only waits though we were told that it holds. An id that is not ours (an enter
+   * that ran after its leave, a leave that got lost) is left, which is safe at any time: ids are never used again.
    */
   #reconcile(index: readonly IndexedClaim[], beat: number): void {
     const indexed = new Map(index.map((claim) => [claim.id, claim]));

@@ -37,9 +37,9 @@ const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'core/kept-session.ts',
-        find: 'silence: () => {\n        this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30',
+        find: 'this.#beating = false;\n        this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30',
         replace:
-          'silence: () => {\n        this.#renew(sentAt, sentAtWall);\n        this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30',
+          'this.#beating = false;\n        this.#renew(sentAt, sentAtWall);\n        this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30',
       },
     ],
   },
@@ -148,8 +148,8 @@ const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'core/kept-session.ts',
-        find: 'return this.alive() && this.clock.wall() < this.#validUntilWall;',
-        replace: 'return this.alive();',
+        find: 'const sure = this.clock.wall() < this.#validUntilWall;',
+        replace: 'const sure = true;',
       },
     ],
   },

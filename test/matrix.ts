@@ -5,7 +5,9 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
-const VERSIONS = ['22', '24', '26'];
+/** The newest of each line, and one whose SQLite is too old for a write-ahead log. */
+const OLD_SQLITE = '22.13.0';
+const VERSIONS = ['22', '24', '26', OLD_SQLITE];
 const SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
@@ -15,7 +17,11 @@ for (const version of wanted.length > 0 ? wanted : VERSIONS) {
   console.log(`\nNode ${version}`);
   const node = ['exec', '--yes', `--package=node@${version}`, '--', 'node'];
   spawnSync('npm', [...node, '--version'], { stdio: 'inherit' });
-  const run = spawnSync('npm', [...node, vitest, 'run', ...SUITES], { stdio: 'inherit' });
+  const run = spawnSync(
+    'npm',
+    [...node, vitest, 'run', ...(version === OLD_SQLITE ? ['test/sqlite/driver.test.ts'] : SUITES)],
+    { stdio: 'inherit' },
+  );
   if (run.status !== 0) failed.push(version);
 }
 console.log(failed.length === 0 ? '\nmatrix: all passed' : `\nmatrix: failed on Node ${failed.join(', ')}`);

@@ -109,7 +109,6 @@ test('a new file is for its owner alone, and so is what lies beside it', async (
 });
 
 const small = join(tmpdir(), `holdfast-small-${process.pid}`);
-const mayMount = isRoot && mountSmall();
 
 function mountSmall(): boolean {
   mkdirSync(small, { recursive: true });
@@ -118,31 +117,29 @@ function mountSmall(): boolean {
   return mounted;
 }
 
-test.skipIf(!mayMount)(
-  'a full disk is told, costs nothing that is held, and is over when there is space again',
-  async () => {
-    const locks = new Holdfast(`sqlite:${join(small, 'locks.db')}`, { ttl: '10s' });
-    try {
-      const lease = await locks.mutex('held').acquire();
-      await locks.register('held').set('precious', lease);
-      writeFileSync(join(small, 'filler'), '');
-      fill(join(small, 'filler'));
-      const held: unknown[] = [];
-      const error = await fillUntilRefused(locks, held).catch((thrown: unknown) => thrown);
-      expect(inspect(error)).toContain('no space left');
-      expect(lease.held).toBe(true);
-      rmSync(join(small, 'filler'));
-      expect(await locks.register('held').get()).toMatchObject({ value: 'precious' });
-      expect(await locks.mutex('after').tryAcquire()).toMatchObject({ held: true });
-      expect(await lease.release()).toBe(true);
-    } finally {
-      await locks.close();
-      // Lazily: this driver closes a file only when its statements have been collected.
-      spawnSync('umount', ['--lazy', small]);
-      rmSync(small, { recursive: true, force: true });
-    }
-  },
-);
+test('a full disk is told, costs nothing that is held, and is over when there is space again', async ({ skip }) => {
+  if (!isRoot || !mountSmall()) return skip('only root may mount a small disk');
+  const locks = new Holdfast(`sqlite:${join(small, 'locks.db')}`, { ttl: '10s' });
+  try {
+    const lease = await locks.mutex('held').acquire();
+    await locks.register('held').set('precious', lease);
+    writeFileSync(join(small, 'filler'), '');
+    fill(join(small, 'filler'));
+    const held: unknown[] = [];
+    const error = await fillUntilRefused(locks, held).catch((thrown: unknown) => thrown);
+    expect(inspect(error)).toContain('no space left');
+    expect(lease.held).toBe(true);
+    rmSync(join(small, 'filler'));
+    expect(await locks.register('held').get()).toMatchObject({ value: 'precious' });
+    expect(await locks.mutex('after').tryAcquire()).toMatchObject({ held: true });
+    expect(await lease.release()).toBe(true);
+  } finally {
+    await locks.close();
+    // Lazily: this driver closes a file only when its statements have been collected.
+    spawnSync('umount', ['--lazy', small]);
+    rmSync(small, { recursive: true, force: true });
+  }
+});
 
 function fill(file: string): void {
   for (const size of [65_536, 4_096]) {

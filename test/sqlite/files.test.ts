@@ -118,7 +118,7 @@ function mountSmall(): boolean {
 }
 
 test('a full disk is told, costs nothing that is held, and is over when there is space again', async ({ skip }) => {
-  if (!isRoot || !mountSmall()) return skip('only root may mount a small disk');
+  if (!isRoot || !mountSmall()) skip('only root may mount a small disk');
   const locks = new Holdfast(`sqlite:${join(small, 'locks.db')}`, { ttl: '10s' });
   try {
     const lease = await locks.mutex('held').acquire();

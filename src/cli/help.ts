@@ -1,7 +1,7 @@
 /** What `holdfast --help` and `holdfast help <command>` say. */
 import { usage } from './failure.js';
 
-const OVERVIEW = `holdfast: locks for scripts, cron jobs and deploys, on one machine or many.
+const OVERVIEW = `holdfast: locks for scripts, cron jobs and deploys: only one of them at a time.
 
   holdfast run <name> [options] -- command…   run a command while holding a lock
   holdfast ls [prefix]                        who holds what, and who waits

@@ -105,6 +105,12 @@ export class Cohort implements Station {
       this.#patience = clock.timer(Math.max(1, nextMs), () => this.#losePatience());
   }
 
+  /** Nobody waits any more: a timer of ours must not keep the process alive. */
+  #calm(): void {
+    this.#patience?.close();
+    this.#patience = undefined;
+  }
+
   failed(error: HoldfastError): void {
     this.#hold = undefined;
     this.rejectAll(error);
@@ -120,6 +126,7 @@ export class Cohort implements Station {
   dropped(waiter: Waiter): void {
     this.line.options.pending(-1);
     if (waiter.link) this.#waiters.remove(waiter.link);
+    if (this.#waiters.size === 0) this.#calm();
     if (this.#waiters.size === 0) this.#hold?.unwanted();
   }
 

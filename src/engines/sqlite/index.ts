@@ -127,11 +127,16 @@ class SqliteEngine implements Engine {
   }
 
   #perform<T>(work: (ledger: Ledger) => T): T {
+    const value = this.#inTransaction(work);
+    this.#committed();
+    return value;
+  }
+
+  #inTransaction<T>(work: (ledger: Ledger) => T): T {
     this.#begin.run();
     try {
       const value = work(this.#ledger);
       this.#commit.run();
-      this.#committed();
       return value;
     } catch (error) {
       this.#undo();
@@ -170,12 +175,13 @@ class SqliteEngine implements Engine {
     try {
       const version = Object.values(this.#dataVersion.get() ?? {})[0];
       const changed = version !== this.#seenVersion;
-      this.#seenVersion = version;
       if (this.#clock.now() >= this.#reapAt) {
         this.#reapAt = this.#clock.now() + REAP_MS;
         if (this.#ledger.hasDead()) await this.transact((ledger) => ledger.reap());
       }
       for (const session of this.#sessions) if (changed) session.tell(this.#ledger);
+      // Only now: what could not be told this time must show as changed the next time, too.
+      this.#seenVersion = version;
     } catch {
       // A look that failed is made again; what is really wrong shows in the calls.
     }

@@ -14,7 +14,7 @@
  * - Whoever is granted finds it by itself: it polls `data_version`, which costs next to nothing (index.ts).
  *
  * What can go wrong: the process dies inside a transaction, which SQLite rolls back; the machine dies, and the last
- * commits may be gone with it: locks too, so nothing is lost but registers, which are written elsewhere (registers.ts).
+ * commits may be gone with it, but so are all who held. Registers must outlive that: registers.ts syncs them to disk.
  */
 import type {
   Claim,

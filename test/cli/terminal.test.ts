@@ -11,7 +11,8 @@ beforeEach(() => {
 afterEach(() => box[Symbol.asyncDispose]());
 
 function startAtTerminal(command: string): Started {
-  const text = `'${process.execPath}' '${MAIN}' ${command}`;
+  // exec: a shell that stayed in between (dash does, bash does not) would die of the Ctrl-C itself and hide our exit code.
+  const text = `exec '${process.execPath}' '${MAIN}' ${command}`;
   return box.startCommand('script', ['-qefc', text, '/dev/null'], { interactive: true });
 }
 

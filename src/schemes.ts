@@ -7,12 +7,17 @@ import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
+import { clusterRealm } from './engines/redis/shards.js';
+import { traits as redisTraits } from './engines/redis/traits.js';
+import { redisUrl } from './engines/redis/url.js';
 import { traits as sqliteTraits } from './engines/sqlite/traits.js';
 
 interface Strategy {
   readonly traits: Traits;
   load(url: EngineUrl): Promise<EngineSource>;
-  realm?(url: EngineUrl, name: string): string;
+  realm?(name: string): string;
+  /** Throws if something is wrong with the URL, so that it is told when the Holdfast is made. */
+  check?(url: EngineUrl): unknown;
 }
 
 interface Scheme {
@@ -23,6 +28,15 @@ interface Scheme {
   /** Parameters that the URL may carry beside `strategy`. */
   readonly params: readonly string[];
 }
+
+const redisQueue: Strategy = {
+  traits: redisTraits,
+  check: redisUrl,
+  load: async (url) => (await import('./engines/redis/index.js')).redisFromUrl(redisUrl(url)),
+};
+const REDIS: Scheme = { hosts: true, params: ['epochGuard'], strategies: { queue: redisQueue } };
+const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
+const REDIS_CLUSTER: Scheme = { ...REDIS, strategies: { queue: { ...redisQueue, realm: clusterRealm } } };
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
@@ -43,6 +57,12 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       },
     },
   },
+  redis: REDIS,
+  rediss: REDIS,
+  'redis+sentinel': REDIS_SENTINEL,
+  'rediss+sentinel': REDIS_SENTINEL,
+  'redis+cluster': REDIS_CLUSTER,
+  'rediss+cluster': REDIS_CLUSTER,
 };
 
 /** The engine that a URL stands for, not loaded yet. */
@@ -54,9 +74,10 @@ export function engineFromUrl(text: string): EngineSource {
     throw new ConfigError(`${url.scheme}: has no servers. Write '${url.scheme}:name', without '//'.`);
   const strategy = chooseStrategy(url, scheme);
   checkParams(url, scheme);
+  strategy.check?.(url);
   return {
     traits: strategy.traits,
-    ...(strategy.realm && { realm: (name: string) => strategy.realm!(url, name) }),
+    ...(strategy.realm && { realm: strategy.realm }),
     connect: async (setup) => (await strategy.load(url)).connect(setup),
   };
 }

@@ -1,0 +1,146 @@
+/**
+ * node-redis (`redis`, `@redis/client`) 5 and 6, by shape. A single client is duplicated for messages; clusters and
+ * sentinels have connections for them already.
+ */
+import { ConfigError } from '../../core/errors.js';
+import {
+  Channels,
+  type ChannelListener,
+  isUnknownCommand,
+  type RedisPort,
+  runCached,
+  type Script,
+  type Subscription,
+} from './port.js';
+
+interface EvalOptions {
+  readonly keys: readonly string[];
+  readonly arguments: readonly string[];
+}
+
+type Listen = (channel: string, listener: (message: string, channel: string) => void) => Promise<unknown>;
+
+interface Messages {
+  subscribe: Listen;
+  unsubscribe: (channel: string) => Promise<unknown>;
+  sSubscribe: Listen;
+  sUnsubscribe: (channel: string) => Promise<unknown>;
+  on(event: string, listener: () => void): unknown;
+  off(event: string, listener: () => void): unknown;
+}
+
+export interface NodeRedisClient extends Messages {
+  readonly isOpen?: boolean;
+  /** Clusters have it. */
+  readonly masters?: unknown;
+  evalSha(sha1: string, options: EvalOptions): Promise<unknown>;
+  eval(text: string, options: EvalOptions): Promise<unknown>;
+  /** Single clients have it; what it makes is not connected. */
+  duplicate?(overrides: unknown): Messages & { connect(): Promise<unknown>; destroy(): void };
+}
+
+export function isNodeRedis(client: object): client is NodeRedisClient {
+  return ['evalSha', 'eval', 'subscribe', 'sSubscribe', 'on'].every(
+    (name) => typeof (client as Record<string, unknown>)[name] === 'function',
+  );
+}
+
+/** Events after which messages may have been missed. */
+const RESUMPTIONS = ['ready', 'node-ready', 'topology-change'];
+
+/** How often a silent subscriber is asked whether it lives, and after what silence it is connected anew. */
+const PING_MS = 2_000;
+const SILENCE_MS = 6_000;
+
+export class NodeRedisPort implements RedisPort {
+  readonly cluster: boolean;
+  readonly #client: NodeRedisClient;
+  readonly #channels = new Channels();
+  readonly #resumed = (): void => this.#channels.resumed();
+  #messages: Promise<Messages> | undefined;
+  #destroy: (() => void) | undefined;
+  #sharded: boolean;
+
+  constructor(client: NodeRedisClient) {
+    if (client.isOpen === false)
+      throw new ConfigError('This Redis client is not connected. Call `await client.connect()` before its first use.');
+    this.cluster = client.masters !== undefined;
+    this.#client = client;
+    this.#sharded = this.cluster;
+  }
+
+  run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const options = { keys, arguments: args };
+    return runCached({
+      byHash: () => this.#client.evalSha(sha1, options),
+      byText: () => this.#client.eval(text, options),
+    });
+  }
+
+  async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
+    const messages = await this.#connected();
+    this.#channels.add(channel, listener);
+    try {
+      const kind = await this.#subscribeTo(messages, channel);
+      return { kind, close: () => this.#unsubscribeFrom(messages, channel, kind) };
+    } catch (error) {
+      this.#channels.remove(channel);
+      throw error;
+    }
+  }
+
+  checkSubscriber(): void {
+    // The client does it: pingInterval.
+  }
+
+  async close(): Promise<void> {
+    const messages = await this.#messages?.catch(() => undefined);
+    for (const event of RESUMPTIONS) messages?.off(event, this.#resumed);
+    this.#destroy?.();
+  }
+
+  async #subscribeTo(messages: Messages, channel: string): Promise<Subscription['kind']> {
+    const receive = (text: string): void => this.#channels.message(channel, text);
+    if (this.#sharded) {
+      try {
+        await messages.sSubscribe(channel, receive);
+        return 's';
+      } catch (error) {
+        if (!isUnknownCommand(error)) throw error;
+        this.#sharded = false;
+      }
+    }
+    await messages.subscribe(channel, receive);
+    return 'p';
+  }
+
+  async #unsubscribeFrom(messages: Messages, channel: string, kind: Subscription['kind']): Promise<void> {
+    this.#channels.remove(channel);
+    if (kind === 's') await messages.sUnsubscribe(channel);
+    else await messages.unsubscribe(channel);
+  }
+
+  #connected(): Promise<Messages> {
+    this.#messages ??= this.#connect().catch((error: unknown) => {
+      this.#messages = undefined;
+      throw error;
+    });
+    return this.#messages;
+  }
+
+  async #connect(): Promise<Messages> {
+    const messages = await this.#subscriber();
+    for (const event of RESUMPTIONS) messages.on(event, this.#resumed);
+    return messages;
+  }
+
+  async #subscriber(): Promise<Messages> {
+    if (this.cluster || !this.#client.duplicate) return this.#client;
+    const subscriber = this.#client.duplicate({ pingInterval: PING_MS, socketTimeout: SILENCE_MS });
+    // An error without a listener ends the process. That it can't connect is told by the calls that fail.
+    subscriber.on('error', () => {});
+    this.#destroy = () => subscriber.destroy();
+    await subscriber.connect();
+    return subscriber;
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * What the engine needs of a Redis client: a few functions, so that it works on the client that the user has. Found by
+ * shape: ioredis and iovalkey in ioredis.ts, node-redis in node-redis.ts.
+ */
+import { createHash } from 'node:crypto';
+
+export interface RedisPort {
+  readonly cluster: boolean;
+  run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown>;
+  /** Resolves when the server has confirmed the subscription. */
+  listen(channel: string, listener: ChannelListener): Promise<Subscription>;
+  /** Makes sure that a subscriber whose connection is dead notices it. Called with every beat. */
+  checkSubscriber(): void;
+  /** Closes what we opened ourselves. */
+  close(): Promise<void>;
+}
+
+export interface ChannelListener {
+  message(text: string): void;
+  /** The connection was lost and is back: messages may have been missed. */
+  resumed(): void;
+}
+
+export interface Subscription {
+  /** How to reach it: `s` with SPUBLISH, `p` with PUBLISH. */
+  readonly kind: 's' | 'p';
+  close(): Promise<void>;
+}
+
+export interface Script {
+  readonly text: string;
+  readonly sha1: string;
+}
+
+export function defineScript(text: string): Script {
+  return { text, sha1: createHash('sha1').update(text).digest('hex') };
+}
+
+/** By its hash; the server forgets scripts when it restarts, fails over or is told to, and then it gets the text. */
+export async function runCached(run: { byHash(): Promise<unknown>; byText(): Promise<unknown> }): Promise<unknown> {
+  try {
+    return await run.byHash();
+  } catch (error) {
+    if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
+    return run.byText();
+  }
+}
+
+/** Sharded messages came with Redis 7. */
+export function isUnknownCommand(error: unknown): boolean {
+  return error instanceof Error && /^ERR unknown command/i.test(error.message);
+}
+
+/** Who listens to which channel of one subscriber. */
+export class Channels {
+  readonly #listeners = new Map<string, ChannelListener>();
+
+  get names(): string[] {
+    return [...this.#listeners.keys()];
+  }
+
+  add(channel: string, listener: ChannelListener): void {
+    this.#listeners.set(channel, listener);
+  }
+
+  remove(channel: string): void {
+    this.#listeners.delete(channel);
+  }
+
+  message(channel: string, text: string): void {
+    this.#listeners.get(channel)?.message(text);
+  }
+
+  resumed(): void {
+    for (const listener of this.#listeners.values()) listener.resumed();
+  }
+}

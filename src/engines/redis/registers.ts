@@ -1,0 +1,65 @@
+/**
+ * A register is one key of its own, a hash: `value`, its `token`, when it was written (`at`), and the fence: the highest
+ * token that a reader (`r`) and a writer (`w`) has presented. Tokens have 63 bits and Lua's numbers 53, so they are
+ * compared as text of 19 digits. It lives until somebody deletes it, and as long as the server's memory does.
+ */
+import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
+import { defineScript, type RedisPort } from './port.js';
+
+/**
+ * KEYS: the register. ARGV: what to do (`get`, `open`, `set`), token, mode, value; 0 for none.
+ * Answer: 1, value, token, age; 1 if there is no value; or 0 and the newest token. O(1).
+ */
+const REGISTER = defineScript(String.raw`
+local what, token, mode, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local none = '0000000000000000000'
+local old, oldToken, at, read, wrote = unpack(redis.call('HMGET', KEYS[1], 'value', 'token', 'at', 'r', 'w'))
+read, wrote = read or none, wrote or none
+if what ~= 'get' then
+  local stale
+  if mode == 'read' then stale = token <= wrote else stale = token < wrote or token <= read end
+  if stale then return { 0, read > wrote and read or wrote } end
+end
+if what == 'set' then
+  redis.call('HSET', KEYS[1], 'value', value, 'token', token, 'at', nowMs, 'w', token)
+  return { 1 }
+end
+if what == 'open' and mode == 'write' then redis.call('HSET', KEYS[1], 'w', token) end
+if what == 'open' and mode == 'read' and token > read then redis.call('HSET', KEYS[1], 'r', token) end
+if not old then return { 1 } end
+return { 1, old, oldToken, math.max(0, nowMs - at) }
+`);
+
+export class RedisRegisters implements Registers {
+  readonly #port: RedisPort;
+  readonly #keyOf: (name: string) => string;
+
+  constructor(port: RedisPort, keyOf: (name: string) => string) {
+    this.#port = port;
+    this.#keyOf = keyOf;
+  }
+
+  async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
+    const { token, mode } = fence ?? { token: 0n, mode: 'read' };
+    const [ok, ...rest] = await this.#run(name, [fence ? 'open' : 'get', digits(token), mode, '']);
+    if (Number(ok) !== 1) return { ok: false, newest: BigInt(String(rest[0])) };
+    if (rest.length === 0) return { ok: true, value: undefined };
+    const [value, writer, ageMs] = rest.map(String);
+    return { ok: true, value: { value: value!, token: BigInt(writer!), ageMs: Number(ageMs) } };
+  }
+
+  async write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
+    const [ok, newest] = await this.#run(name, ['set', digits(token), 'write', value]);
+    return Number(ok) === 1 ? { ok: true, value: undefined } : { ok: false, newest: BigInt(String(newest)) };
+  }
+
+  async #run(name: string, args: readonly string[]): Promise<unknown[]> {
+    return (await this.#port.run(REGISTER, [this.#keyOf(name)], args)) as unknown[];
+  }
+}
+
+function digits(token: bigint): string {
+  return token.toString().padStart(19, '0');
+}

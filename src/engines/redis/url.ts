@@ -1,0 +1,68 @@
+/**
+ * What a URL of Redis says, without any client.
+ *
+ *     redis://user:password@host:6379/0                rediss:// for TLS
+ *     redis+sentinel://host:26379,host2/master-name/0
+ *     redis+cluster://host:6379,host2:6379
+ */
+import { ConfigError } from '../../core/errors.js';
+import type { EngineUrl } from '../../core/url.js';
+
+export interface RedisUrl {
+  readonly kind: 'single' | 'sentinel' | 'cluster';
+  readonly tls: boolean;
+  readonly hosts: readonly { readonly host: string; readonly port: number }[];
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+  readonly db: number;
+  /** What Sentinel calls the server. */
+  readonly master: string;
+  readonly sentinelPassword: string | undefined;
+  readonly epochGuard: boolean;
+}
+
+const KINDS: Readonly<Record<string, RedisUrl['kind']>> = { '': 'single', sentinel: 'sentinel', cluster: 'cluster' };
+
+export function redisUrl(url: EngineUrl): RedisUrl {
+  const [, secure, kindName = ''] = /^redis(s?)(?:\+(\w+))?$/.exec(url.scheme) ?? [];
+  const kind = KINDS[kindName];
+  if (secure === undefined || !kind || url.hosts.length === 0) {
+    throw new ConfigError(
+      "A URL of Redis begins with 'redis://', 'rediss://', 'redis+sentinel://' or 'redis+cluster://' and a host.",
+    );
+  }
+  const port = kind === 'sentinel' ? 26_379 : 6_379;
+  return {
+    kind,
+    tls: secure === 's',
+    hosts: url.hosts.map((host) => ({ host: host.host, port: host.port ?? port })),
+    user: url.user,
+    password: url.password,
+    ...pathOf(url, kind),
+    sentinelPassword: url.params.get('sentinelPassword'),
+    epochGuard: flag(url, 'epochGuard', true),
+  };
+}
+
+function pathOf({ path, hosts }: EngineUrl, kind: RedisUrl['kind']): { db: number; master: string } {
+  const parts = path.split('/').slice(1);
+  const master = kind === 'sentinel' ? decodeURIComponent(parts.shift() ?? '') : '';
+  if (kind === 'sentinel' && master === '')
+    throw new ConfigError(
+      "A URL of Sentinel says what the server is called there: 'redis+sentinel://host:26379/mymaster'.",
+    );
+  const [db = '', ...more] = parts;
+  if (!/^\d{0,4}$/.test(db) || more.length > 0)
+    throw new ConfigError("The path of a URL of Redis is the number of a database: 'redis://localhost:6379/0'.");
+  if (kind === 'cluster' && Number(db) !== 0) throw new ConfigError('A Redis cluster has database 0 only.');
+  if (kind === 'single' && hosts.length > 1)
+    throw new ConfigError("'redis://' has one host. For more, use 'redis+cluster://' or 'redis+sentinel://'.");
+  return { db: Number(db), master };
+}
+
+function flag({ scheme, params }: EngineUrl, name: string, otherwise: boolean): boolean {
+  const text = params.get(name);
+  if (text === undefined) return otherwise;
+  if (text !== 'true' && text !== 'false') throw new ConfigError(`${scheme}: ${name} is 'true' or 'false'.`);
+  return text === 'true';
+}

@@ -14,12 +14,11 @@ import { rmSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort, isFree, isServedBy } from './ports.js';
 import { familyOf, isPaused, isRunning, signal } from './processes.js';
 import type { Program } from './provide.js';
+import { waitFor } from './wait.js';
 
-const POLL_MS = 10;
 const LOG_LINES_SHOWN = 20;
 /** Losing the race for a port once is rare; five times in a row means something else. */
 const PORTS_TRIED = 5;
@@ -38,6 +37,8 @@ export interface ServerOptions {
   readonly name: string;
   readonly program: Program;
   readonly args: (place: Place) => readonly string[];
+  /** More variables of its environment; they win over the program's own. Default: none. */
+  readonly env?: Readonly<Record<string, string>>;
   /** One look: true when it serves. False or a rejection means not yet. */
   readonly ready: (place: Place) => Promise<boolean>;
   /** Before every start, also after a crash: make the data folder's content, remove lock files. Default: nothing. */
@@ -176,7 +177,7 @@ export class Server {
       const words = [...boundToUs(), command, ...args, ...this.#options.args(place)];
       const child = spawn(words[0] ?? command, words.slice(1), {
         cwd: place.data,
-        env: { ...process.env, ...env },
+        env: { ...process.env, ...env, ...this.#options.env },
         stdio: ['ignore', log.fd, log.fd],
       });
       // A program that can't be run looks like one that ended at once, but for this.
@@ -244,13 +245,4 @@ async function endFamily(family: readonly number[]): Promise<void> {
   signal(family, 'SIGKILL');
   const gone = await waitFor(() => !family.some(isRunning), 10_000);
   if (!gone) throw new Error(`processes ${family.join(', ')} survive SIGKILL`);
-}
-
-async function waitFor(condition: () => boolean | Promise<boolean>, withinMs: number): Promise<boolean> {
-  const end = Date.now() + withinMs;
-  for (;;) {
-    if (await condition()) return true;
-    if (Date.now() > end) return false;
-    await sleep(POLL_MS);
-  }
 }

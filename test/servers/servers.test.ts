@@ -1,7 +1,7 @@
 /** Promises of the servers that other tests rely on. A first run downloads what is not installed: see provide.ts. */
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,9 +41,9 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
   test('answers on loopback once it is started, and only there', async () => {
     await using redis = await startRedis();
     expect(await ask(redis.port, PING)).toBe(PONG);
-    const { stdout } = await run('cat', ['/proc/net/tcp']);
+    const sockets = await readFile('/proc/net/tcp', 'utf8');
     const port = redis.port.toString(16).toUpperCase().padStart(4, '0');
-    const listening = stdout.split('\n').filter((line) => line.includes(`:${port} 00000000:0000 0A`));
+    const listening = sockets.split('\n').filter((line) => line.includes(`:${port} 00000000:0000 0A`));
     expect(listening.map((line) => line.trim().split(/\s+/)[1])).toEqual([`0100007F:${port}`]);
   });
 

@@ -23,12 +23,12 @@ return found
 const VIEW = defineScript(String.raw`
 local line = redis.call('HGET', KEYS[1], 'l' .. ARGV[1])
 if not line then return {} end
-local capacity, frontier = string.match(line, '^(%d+) %d+ (%d+)')
+local capacity, _, _, frontier = struct.unpack('<dddc16', line)
 local view, from = { capacity }, 'L' .. ARGV[1] .. '\n'
 for _, member in ipairs(redis.call('ZRANGEBYLEX', KEYS[2], '[' .. from, '(' .. from .. '\255')) do
   local id = string.sub(member, #from + 18)
-  local weight, token, since, note = string.match(
-    redis.call('HGET', KEYS[1], 'c' .. id), '^[^\n]*\n[^\n]*\n(%d+)\n(%d+)\n(%d+)\n[^\n]*\n(.*)$')
+  local claim = redis.call('HGET', KEYS[1], 'c' .. id)
+  local _, weight, since, token, _, _, note = struct.unpack('<dddc16I4c0I4c0I4c0', claim)
   for _, word in ipairs({ id, token <= frontier and 'held' or 'waiting', weight, token, since, note }) do
     view[#view + 1] = word
   end

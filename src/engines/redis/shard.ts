@@ -33,9 +33,6 @@ const MIGRATION_PAUSE_MS = 50;
 /** All who wait look when a session should have died; the first of them does the work, so they come one after the other. */
 const STAGGER_MS = 50;
 
-/** Steps that free or renew: they must get through to a server whose memory is full. */
-const RELIEVING = new Set(['leave', 'reweigh', 'beat', 'reap']);
-
 export class Shard {
   readonly #options: ShardOptions;
   readonly #keys: readonly string[];
@@ -83,9 +80,7 @@ export class Shard {
 
   async #call(steps: readonly Step[]): Promise<unknown[]> {
     const { port, epochGuard } = this.#options;
-    const relieving = steps.some(({ words }) => RELIEVING.has(words[0]!));
-    const head = [epochGuard ? '1' : '0', this.inboxes, relieving ? '1' : '0'];
-    const args = head.concat(...steps.map(({ words }) => words));
+    const args = [epochGuard ? '1' : '0', this.inboxes].concat(...steps.map(({ words }) => words));
     for (let tried = 1; ; tried += 1) {
       try {
         return (await port.run(STEPS, this.#keys, args)) as unknown[];

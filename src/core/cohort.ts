@@ -161,6 +161,6 @@ export class Cohort implements Station {
 }
 
 function unreachable(trouble: HoldfastError | undefined): EngineError {
-  const why = 'The engine could not be asked in time: it is unreachable or too slow. The lock itself may be free.';
-  return new EngineError(why, trouble ? { cause: trouble } : {});
+  const why = 'The engine could not be asked in time; the lock itself may be free.';
+  return new EngineError(trouble ? `${why} Last: ${trouble.message}` : why, trouble ? { cause: trouble } : {});
 }

@@ -13,6 +13,15 @@ export class HoldfastError extends Error {
     this.code = code;
     this.name = new.target.name;
   }
+
+  /** For logs. JSON has no bigint, so tokens are written as text. */
+  toJSON(): object {
+    const { name, message } = this;
+    const text = JSON.stringify({ ...this, name, message }, (_key, value: unknown) =>
+      typeof value === 'bigint' ? `${value}` : value,
+    );
+    return JSON.parse(text) as object;
+  }
 }
 
 /** Who stood in the way when an acquire ran out of time. */

@@ -240,7 +240,9 @@ export class Instance {
       for await (const { kind, claims } of this.inspect({ name: ref.name })) {
         if (kind !== ref.kind) continue;
         const index = claims.findIndex(({ id }) => id === claimId);
-        return { holder: claims[0] && blocker(claims[0]), place: index === -1 ? claims.length : index };
+        // Nobody may hold it though many wait: an engine that has just restarted grants nothing for a while.
+        const holder = claims.find(({ state }) => state === 'held');
+        return { holder: holder && blocker(holder), place: index === -1 ? claims.length : index };
       }
     } catch {
       // The wait has timed out in any case.

@@ -15,6 +15,9 @@ import type {
 import type { ChannelListener, Subscription } from './port.js';
 import type { Shard } from './shard.js';
 
+/** The answer to a try that was refused before all of the dead were out of the way. */
+const AGAIN = 'a';
+
 const KIND_OF: Readonly<Record<string, LineKind>> = { l: 'lock', s: 'semaphore' };
 
 export function lineId({ kind, name }: LineRef): string {
@@ -61,7 +64,9 @@ export class RedisSession implements Session, ChannelListener {
   async enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
     this.#waiting.add(id);
     const words = [id, this.#id, lineId(line), serial, weight, capacity, wait ? 1 : 0, note] as const;
-    const place = placeOf(String(await this.#step('enter', ...words)));
+    let answer = AGAIN;
+    while (answer === AGAIN) answer = String(await this.#step('enter', ...words));
+    const place = placeOf(answer);
     if (place.state !== 'waiting') this.#waiting.delete(id);
     return place;
   }

@@ -2,7 +2,6 @@
  * One shard as one client sees it. What is asked for in one turn of the event loop goes to the server as one script
  * call, however many locks it is about; the answers come back in the same order.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock, Timer } from '../../core/clock.js';
 import type { RedisPort } from './port.js';
 import { STEPS } from './steps.js';
@@ -30,12 +29,17 @@ const STEPS_AT_ONCE = 100;
 const MIGRATION_TRIES = 40;
 const MIGRATION_PAUSE_MS = 50;
 
+/** What the script answers when it did not get through with what is due. */
+const MORE = -2;
+
 /** All who wait look when a session should have died; the first of them does the work, so they come one after the other. */
 const STAGGER_MS = 50;
 
 export class Shard {
   readonly #options: ShardOptions;
   readonly #keys: readonly string[];
+  /** What stands before the steps of every call. */
+  readonly #head: readonly string[];
   #queue: Step[] = [];
   #looking: Timer | undefined;
   #lookAt = Number.POSITIVE_INFINITY;
@@ -43,6 +47,7 @@ export class Shard {
   constructor(options: ShardOptions) {
     this.#options = options;
     this.#keys = ['sessions', 'state', 'order'].map((key) => options.prefix + key);
+    this.#head = [options.epochGuard ? '1' : '0', this.inboxes];
   }
 
   get inboxes(): string {
@@ -65,30 +70,33 @@ export class Shard {
   #send(): void {
     const queue = this.#queue;
     this.#queue = [];
-    for (let at = 0; at < queue.length; at += STEPS_AT_ONCE) void this.#perform(queue.slice(at, at + STEPS_AT_ONCE));
+    if (queue.length <= STEPS_AT_ONCE) return this.#perform(queue);
+    for (let at = 0; at < queue.length; at += STEPS_AT_ONCE) this.#perform(queue.slice(at, at + STEPS_AT_ONCE));
   }
 
-  async #perform(steps: readonly Step[]): Promise<void> {
-    try {
-      const [lookMs, ...answers] = await this.#call(steps);
-      for (const [at, step] of steps.entries()) step.answer(answers[at]);
-      if (Number(lookMs) >= 0) this.#lookIn(Number(lookMs));
-    } catch (error) {
-      for (const step of steps) step.fail(error);
-    }
+  #perform(steps: readonly Step[], tried = 1): void {
+    const args = [...this.#head];
+    for (const { words } of steps) args.push(...words);
+    this.#options.port.run(STEPS, this.#keys, args).then(
+      (answers) => this.#answered(steps, answers as readonly unknown[]),
+      (error: unknown) => {
+        if (tried < MIGRATION_TRIES && isMigrating(error)) {
+          setTimeout(() => this.#perform(steps, tried + 1), MIGRATION_PAUSE_MS);
+        } else if (steps.length > 1 && isFull(error)) {
+          // An enter needs room; what frees or renews does not, and must not fail with it.
+          for (const step of steps) this.#perform([step]);
+        } else {
+          for (const step of steps) step.fail(error);
+        }
+      },
+    );
   }
 
-  async #call(steps: readonly Step[]): Promise<unknown[]> {
-    const { port, epochGuard } = this.#options;
-    const args = [epochGuard ? '1' : '0', this.inboxes].concat(...steps.map(({ words }) => words));
-    for (let tried = 1; ; tried += 1) {
-      try {
-        return (await port.run(STEPS, this.#keys, args)) as unknown[];
-      } catch (error) {
-        if (tried === MIGRATION_TRIES || !isMigrating(error)) throw error;
-      }
-      await pause(MIGRATION_PAUSE_MS);
-    }
+  #answered(steps: readonly Step[], answers: readonly unknown[]): void {
+    for (let at = 0; at < steps.length; at += 1) steps[at]!.answer(answers[at + 1]);
+    const lookMs = Number(answers[0]);
+    if (lookMs === MORE) this.#look();
+    else if (lookMs >= 0) this.#lookIn(lookMs);
   }
 
   /** The dead send nothing: those who wait for them look by themselves. The beat looks, too, but seldom. */
@@ -102,16 +110,24 @@ export class Shard {
     this.#lookAt = at;
     this.#looking = clock.timer(delayMs, () => {
       this.#lookAt = Number.POSITIVE_INFINITY;
-      if (!waits()) return;
-      this.step(['reap', '', '0']).catch(() => {
-        // The next beat brings the next time to look.
-      });
+      if (waits()) this.#look();
     });
     this.#looking.unref();
   }
+
+  #look(): void {
+    this.step(['reap', '', '0']).catch(() => {
+      // The next beat brings the next time to look.
+    });
+  }
 }
 
-/** The command was not performed. */
+/** Nothing of the call was performed. */
+function isFull(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('OOM');
+}
+
+/** Nothing of the call was performed. */
 function isMigrating(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('TRYAGAIN');
 }

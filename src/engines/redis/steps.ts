@@ -30,14 +30,21 @@
  *   nothing is remembered, since the server started), and tokens leap by as much.
  *
  * Cost: enter, leave, reweigh and beat O(log n), and O(log n) for each claim granted on the way; an enter that is blocked
- * while there are dead sessions looks at all claims that hold its line; a beat whose roster differs lists its claims.
+ * while there are dead sessions looks at all claims that hold its line; a beat whose roster differs lists its claims. What
+ * would take long (thousands of readers to be let in, a dead session with thousands of claims) is done in several calls.
  */
 import { defineScript } from './port.js';
 
-/** How many claims of the dead one script removes: it blocks the whole server for so long. */
-const BURIED_AT_ONCE = 200;
+/**
+ * How many claims one call may remove or grant beside those that its steps are about: it blocks the whole server for so
+ * long, and Lua can't pass more than some thousand words to a command.
+ */
+const BUDGET = 400;
 
-/** ARGV: guard (0 or 1), prefix of inboxes, then the steps: a word and its arguments. Answer: when to look again, then theirs. */
+/**
+ * ARGV: guard (0 or 1), prefix of inboxes, then the steps: a word and its arguments.
+ * Answer: in how many milliseconds to look again (-1: no need to, -2: at once, there is more to do), then theirs.
+ */
 export const STEPS = defineScript(String.raw`
 local sessions, state, order = KEYS[1], KEYS[2], KEYS[3]
 local answers, at = { -1 }, 3
@@ -120,6 +127,7 @@ local S = {
   damaged = damaged, guarding = ARGV[1] == '1', inboxes = ARGV[2], nowMs = nowMs, nowUs = nowUs,
   -- What was read, and has been changed, of sessions, lines and claims; written at the end.
   people = {}, lines = {}, claims = {}, gone = {},
+  budget = ${BUDGET},
   -- Members that are to be added to the order and removed from it, in this order; written before anybody reads it.
   adds = {}, removals = {}, messages = {},
 }
@@ -174,7 +182,9 @@ local function guarded()
   if not S.guarding then return false end
   if not epoch then findEpoch() end
   if canGuard and epoch ~= shard.epoch then S.rare('beginEpoch') end
-  return now() < shard.since + shard.longest
+  -- A clock that was set back must not prolong it.
+  if shard.since > now() then shard.since, shard.dirty = S.nowMs, true end
+  return S.nowMs < shard.since + shard.longest
 end
 
 local function personOf(id)
@@ -269,7 +279,7 @@ end
 
 -- The steps -------------------------------------------------------------------------------------------------------
 
--- Answers h<token> held, w waiting, r refused, m<capacity> the line has another capacity, g the session is gone.
+-- Answers h<token> held, w waiting, r refused, a ask again, m<capacity> the line has another capacity, g the session is gone.
 function S.enter(id, session, lineId, serial, weight, capacity, wait, note)
   local person = personOf(session)
   if not person or person.dies <= now() then return 'g' end
@@ -282,7 +292,8 @@ function S.enter(id, session, lineId, serial, weight, capacity, wait, note)
     S.rare('clear', lineId, line)
     granted = fits(line, weight, capacity)
     if line.capacity ~= capacity then return 'm' .. line.capacity end
-    if not granted and wait == '0' then return 'r' end
+    -- Some of the dead may still be in the way.
+    if not granted and wait == '0' then return S.more and 'a' or 'r' end
   end
   -- It was left in this same call: its old place has to be gone before it gets a new one.
   if S.gone[id] then settle() end
@@ -341,13 +352,14 @@ function S.makeRare()
     shard.last, shard.dirty = math.max(shard.last, S.nowUs) + ms * 1000, true
   end
 
-  -- Where nothing is remembered, the epoch began when the server did.
+  -- Where nothing is remembered, the epoch began when the server did. Its uptime is a difference of whole seconds, so it
+  -- may have begun up to a second later than that says.
   function R.beginEpoch()
     shard.since = now()
     if shard.epoch == '' then
       local info = redis.pcall('INFO', 'server')
       local uptime = type(info) == 'string' and string.match(info, 'uptime_in_seconds:(%d+)')
-      if uptime then shard.since = S.nowMs - 1000 * uptime end
+      if uptime then shard.since = math.min(S.nowMs, 1000 * (math.floor(S.nowMs / 1000) + 1 - uptime)) end
     end
     shard.epoch = epoch
     R.leap(shard.longest)
@@ -371,10 +383,16 @@ function S.makeRare()
 
   function R.forgive(person, id)
     if redis.call('HDEL', state, 'e' .. id) == 1 then person.evicted = person.evicted - 1 end
+    read['e' .. id] = false
   end
 
   function R.stall(lineId)
     redis.call('ZADD', order, 0, 'G' .. lineId)
+  end
+
+  function R.postpone(lineId)
+    S.more = true
+    R.stall(lineId)
   end
 
   -- Grants from the frontier on while they fit, and tells them. Waiting claims of the dead go.
@@ -382,6 +400,7 @@ function S.makeRare()
     if line.waiting > 0 and guarded() then return R.stall(lineId) end
     local from = 'L' .. lineId .. '\n'
     while line.waiting > 0 do
+      if S.budget == 0 then return R.postpone(lineId) end
       local member = R.range('(' .. from .. line.frontier .. '\n\255', '(' .. from .. '\255', 1)[1]
       local claim = member and claimOf(string.sub(member, #from + 18))
       if not claim then
@@ -389,6 +408,7 @@ function S.makeRare()
         return
       end
       local person = personOf(claim.session)
+      S.budget = S.budget - 1
       if not R.alive(person) then
         drop(claim)
       elseif line.held + claim.weight <= line.capacity then
@@ -407,7 +427,11 @@ function S.makeRare()
       local from = 'L' .. lineId .. '\n'
       for _, member in ipairs(R.range('[' .. from, '[' .. from .. line.frontier .. '\n\255')) do
         local claim = claimOf(string.sub(member, #from + 18))
-        if claim and not R.alive(personOf(claim.session)) then drop(claim) end
+        if claim and not R.alive(personOf(claim.session)) then
+          if S.budget == 0 then return R.postpone(lineId) end
+          S.budget = S.budget - 1
+          drop(claim)
+        end
       end
     end
     R.admit(lineId, line)
@@ -415,9 +439,9 @@ function S.makeRare()
 
   -- Removes dead sessions and everything they had, but only so much at a time.
   function R.bury()
-    local budget, touched = ${BURIED_AT_ONCE}, {}
+    local touched = {}
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', sessions, '-inf', now(), 'LIMIT', 0, 20)) do
-      local index = R.range('[S' .. id .. '\n', '(S' .. id .. '\n\255', budget)
+      local index = R.range('[S' .. id .. '\n', '(S' .. id .. '\n\255', S.budget)
       for _, member in ipairs(index) do
         local claim = claimOf(string.sub(member, #id + 3))
         if claim then
@@ -425,8 +449,11 @@ function S.makeRare()
           touched[claim.line] = lineOf(claim.line)
         end
       end
-      budget = budget - #index
-      if budget == 0 then break end
+      S.budget = S.budget - #index
+      if S.budget == 0 then
+        S.more = true
+        break
+      end
       redis.call('ZREM', sessions, id)
       redis.call('HDEL', state, 's' .. id)
       S.people[id], S.buried = false, true
@@ -443,7 +470,11 @@ function S.makeRare()
       if person then R.dieAt(person, latest) end
     end
     if guarded() then return end
-    for _, member in ipairs(R.range('[G', '(H', ${BURIED_AT_ONCE})) do
+    for _, member in ipairs(R.range('[G', '(H', ${BUDGET})) do
+      if S.budget == 0 then
+        S.more = true
+        return
+      end
       redis.call('ZREM', order, member)
       local lineId = string.sub(member, 2)
       R.admit(lineId, lineOf(lineId))
@@ -457,12 +488,17 @@ function S.makeRare()
     settle()
     local there = redis.call('EXISTS', sessions, order)
     if there < 2 or not read.shard then
+      local damage = there > 0
+      -- The state knew the longest ttl; if it is gone, the last death among the sessions says as much.
+      local lastDeath = damage and redis.call('ZREVRANGE', sessions, 0, 0, 'WITHSCORES')[2]
       redis.call('UNLINK', sessions, order, state)
       redis.call('ZADD', order, 0, '')
       read, S.people, S.lines, S.claims, shard.dirty = { shard = true }, {}, {}, {}, true
-      if there > 0 then
-        shard.since = now()
-        R.leap(math.max(ttl, shard.longest))
+      -- First, because it would take the server's start for the beginning of the epoch.
+      guarded()
+      if damage then
+        shard.since, shard.longest = now(), math.max(ttl, shard.longest, (lastDeath or 0) - now())
+        R.leap(shard.longest)
       end
     end
     local person = { id = id, ttl = ttl, count = 0, held = 0, sum = 0, evicted = 0, inbox = kind .. inbox }
@@ -556,6 +592,7 @@ function S.makeRare()
     if redis.call('HSET', state, 'e' .. id, reason) == 1 then
       person.evicted, person.dirty = person.evicted + 1, true
     end
+    read['e' .. id] = reason
     R.tell(person, 'evicted ' .. id .. ' ' .. reason)
     return 1
   end
@@ -599,7 +636,7 @@ while ARGV[at] do
   answers[#answers + 1] = answer
   at = at + arity[step] + 1
 end
-if S.somebodyWaits then answers[1] = S.rare('nextLook') end
+if S.more then answers[1] = -2 elseif S.somebodyWaits then answers[1] = S.rare('nextLook') end
 settle()
 if S.damaged then return S.rare('abandon') end
 

@@ -1,28 +1,50 @@
 /**
- * `npm run test:matrix`: what the ordinary run does on one version of Node, on the others. Each comes from the registry
- * as the package `node`, into the cache of npm; nothing is installed. `npm run test:matrix -- 24` for one of them.
+ * `npm run test:matrix`: what the ordinary run does on one version of Node, with one client and one server of Redis, on
+ * and with the others. Words choose: `npm run test:matrix -- 24`, `npm run test:matrix -- redis valkey-8`.
+ *
+ * Node comes from the registry as the package `node`, into the cache of npm, and servers from Debian, into .cache;
+ * nothing is installed.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { DEBIAN_SERVERS, folderOf } from './matrix/debian-servers.js';
 
 /** The newest of each line, and one whose SQLite is too old for a write-ahead log. */
 const OLD_SQLITE = '22.13.0';
-const VERSIONS = ['22', '24', '26', OLD_SQLITE];
-const SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts'];
+const NODES = ['22', '24', '26', OLD_SQLITE];
+const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts'];
+/** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
+const REDIS_SUITES = ['test/matrix/redis'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
-const wanted = process.argv.slice(2);
-const failed: string[] = [];
-for (const version of wanted.length > 0 ? wanted : VERSIONS) {
-  console.log(`\nNode ${version}`);
+
+function onNode(version: string): boolean {
   const node = ['exec', '--yes', `--package=node@${version}`, '--', 'node'];
   spawnSync('npm', [...node, '--version'], { stdio: 'inherit' });
-  const run = spawnSync(
-    'npm',
-    [...node, vitest, 'run', ...(version === OLD_SQLITE ? ['test/sqlite/driver.test.ts'] : SUITES)],
-    { stdio: 'inherit' },
-  );
-  if (run.status !== 0) failed.push(version);
+  const suites = version === OLD_SQLITE ? ['test/sqlite/driver.test.ts'] : NODE_SUITES;
+  return spawnSync('npm', [...node, vitest, 'run', ...suites], { stdio: 'inherit' }).status === 0;
 }
-console.log(failed.length === 0 ? '\nmatrix: all passed' : `\nmatrix: failed on Node ${failed.join(', ')}`);
+
+function withEveryRedisClient(path = process.env['PATH']): boolean {
+  const env = { ...process.env, HOLDFAST_MATRIX: '1', PATH: path };
+  return spawnSync(process.execPath, [vitest, 'run', ...REDIS_SUITES], { stdio: 'inherit', env }).status === 0;
+}
+
+/** The tests take a server from PATH if there is one. */
+function onServer(name: string): boolean {
+  return withEveryRedisClient(`${folderOf(name)}:${process.env['PATH']}`);
+}
+
+function run(part: string): boolean {
+  if (part === 'redis') return withEveryRedisClient();
+  return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
+}
+
+const words = process.argv.slice(2);
+const failed: string[] = [];
+for (const part of words.length > 0 ? words : [...NODES, 'redis', ...Object.keys(DEBIAN_SERVERS)]) {
+  console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
+  if (!run(part)) failed.push(part);
+}
+console.log(failed.length === 0 ? '\nmatrix: all passed' : `\nmatrix: failed: ${failed.join(', ')}`);
 process.exitCode = failed.length === 0 ? 0 : 1;

@@ -33,28 +33,25 @@ export async function clientFromUrl(url: RedisUrl): Promise<IoredisClient> {
   return client as unknown as IoredisClient;
 
   function make(): InstanceType<typeof Redis> | InstanceType<typeof Cluster> {
-    switch (kind) {
-      case 'single':
-        return new Redis({ ...connection, ...hosts[0]!, db });
-      case 'sentinel':
-        return new Redis({
-          ...connection,
-          sentinels: [...hosts],
-          name: master,
-          db,
-          ...(sentinelPassword !== undefined && { sentinelPassword }),
-          ...(tls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
-          failoverDetector: true,
-          sentinelRetryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
-        });
-      case 'cluster':
-        return new Cluster([...hosts], {
-          redisOptions: connection,
-          // A node that is gone is asked about for as long as a failover takes; the core's deadline is shorter.
-          retryDelayOnFailover: 100,
-          retryDelayOnClusterDown: 100,
-          clusterRetryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
-        });
-    }
+    if (kind === 'single') return new Redis({ ...connection, ...hosts[0]!, db });
+    if (kind === 'sentinel')
+      return new Redis({
+        ...connection,
+        sentinels: [...hosts],
+        name: master,
+        db,
+        ...(sentinelPassword !== undefined && { sentinelPassword }),
+        ...(tls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
+        // Not failoverDetector: if it fires while the client connects anew, the client ends for ever. The silence of a
+        // primary that hangs is noticed without it.
+        sentinelRetryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
+      });
+    return new Cluster([...hosts], {
+      redisOptions: connection,
+      // A node that is gone is asked about for as long as a failover takes; the core's deadline is shorter.
+      retryDelayOnFailover: 100,
+      retryDelayOnClusterDown: 100,
+      clusterRetryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
+    });
   }
 }

@@ -2,6 +2,7 @@
  * ioredis 5 and 6, and iovalkey, by shape. Messages come over a connection of their own, a duplicate of the user's.
  */
 import {
+  atMostEvery,
   Channels,
   type ChannelListener,
   isUnknownCommand,
@@ -13,6 +14,7 @@ import {
 
 export interface IoredisClient {
   readonly isCluster?: boolean;
+  readonly options?: { readonly keyPrefix?: string | Buffer; readonly redisOptions?: object };
   evalsha(sha1: string, keyCount: number, ...words: string[]): Promise<unknown>;
   eval(text: string, keyCount: number, ...words: string[]): Promise<unknown>;
   duplicate(...overrides: unknown[]): unknown;
@@ -26,6 +28,8 @@ interface Subscriber {
   unsubscribe(...channels: string[]): Promise<unknown>;
   ssubscribe?(...channels: string[]): Promise<unknown>;
   sunsubscribe?(...channels: string[]): Promise<unknown>;
+  /** Clusters have it. */
+  refreshSlotsCache?(): void;
   on(event: string, listener: (...args: string[]) => void): unknown;
 }
 
@@ -43,6 +47,12 @@ export class IoredisPort implements RedisPort {
   #subscriber: Promise<Subscriber> | undefined;
   /** Whether the cluster's nodes take subscriptions for their own slots only. */
   #sharded = false;
+  /**
+   * A subscriber of a node that hangs hears nothing and asks nothing, so it has to be told that the node was replaced;
+   * ioredis 5 does not notice that a slot has moved, either. The client can look by itself (slotsRefreshInterval), but
+   * then it goes on for ever if it is closed at the wrong moment.
+   */
+  readonly #checkTopology = atMostEvery(TOPOLOGY_MS, () => this.#ask((subscriber) => subscriber.refreshSlotsCache?.()));
 
   /** @param owned whether the client is ours to close. */
   constructor(client: IoredisClient, owned: boolean) {
@@ -53,20 +63,23 @@ export class IoredisPort implements RedisPort {
 
   run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const words = [...keys, ...args];
-    return runCached({
-      byHash: () => this.#client.evalsha(sha1, keys.length, ...words),
-      byText: () => this.#client.eval(text, keys.length, ...words),
-    });
+    return runCached(this.#client.evalsha(sha1, keys.length, ...words), () =>
+      this.#client.eval(text, keys.length, ...words),
+    );
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
     const subscriber = await this.#subscribed();
+    // Who has lost its session does not beat.
+    if (this.cluster) this.#checkTopology();
     this.#channels.add(channel, listener);
     try {
       const kind = await this.#subscribeTo(subscriber, channel);
       return { kind, close: () => this.#unsubscribeFrom(subscriber, channel, kind) };
     } catch (error) {
       this.#channels.remove(channel);
+      // The client has noted it, and would subscribe to it for ever, on one node after the other.
+      if (this.#sharded) this.#ask(() => subscriber.sunsubscribe!(channel));
       throw error;
     }
   }
@@ -92,12 +105,14 @@ export class IoredisPort implements RedisPort {
   }
 
   checkSubscriber(): void {
-    if (this.cluster) return;
-    void this.#subscriber
-      ?.then((subscriber) => subscriber.ping())
-      .catch(() => {
-        // It is connecting anew, or will be after SILENCE_MS.
-      });
+    if (this.cluster) this.#checkTopology();
+    else this.#ask((subscriber) => subscriber.ping());
+  }
+
+  #ask(question: (subscriber: Subscriber) => unknown): void {
+    void this.#subscriber?.then(question).catch(() => {
+      // It is connecting anew, or will be after SILENCE_MS.
+    });
   }
 
   async close(): Promise<void> {
@@ -145,12 +160,20 @@ export class IoredisPort implements RedisPort {
    * message may be missed; the beat finds what it was about.
    */
   #clusterSubscriber(): Subscriber {
-    const subscriber = this.#client.duplicate([], CLUSTER_SUBSCRIBER_OPTIONS) as Subscriber;
-    this.#sharded = 'shardedSubscribers' in subscriber;
+    const { keyPrefix = '', redisOptions } = this.#client.options ?? {};
+    const subscriber = this.#client.duplicate([], {
+      ...CLUSTER_SUBSCRIBER_OPTIONS,
+      redisOptions: { ...redisOptions, ...CLUSTER_SUBSCRIBER_NODE_OPTIONS },
+    }) as Subscriber;
+    // A hash tag in the user's prefix moves the keys to another slot than the channels, which have no prefix.
+    const tagged = keyPrefix.includes('{');
+    this.#sharded = 'shardedSubscribers' in subscriber && !tagged;
     for (const event of ['subscribersReady', '+node', '-node']) subscriber.on(event, () => this.#channels.resumed());
     return subscriber;
   }
 }
+
+const TOPOLOGY_MS = 1_000;
 
 /** A PING is all that a subscriber's connection is asked: without an answer for so long it is dead. */
 const SILENCE_MS = 3_000;
@@ -174,4 +197,11 @@ const CLUSTER_SUBSCRIBER_OPTIONS = {
   enableOfflineQueue: true,
   shardedSubscribers: true,
   keyPrefix: '',
+};
+
+const CLUSTER_SUBSCRIBER_NODE_OPTIONS = {
+  // It may also stand here, and would be taken from here.
+  keyPrefix: '',
+  // The client tells it to nobody who listens when it has left the node meanwhile, and then it is printed.
+  socketTimeout: undefined,
 };

@@ -4,6 +4,7 @@
  */
 import { ConfigError } from '../../core/errors.js';
 import {
+  atMostEvery,
   Channels,
   type ChannelListener,
   isUnknownCommand,
@@ -18,7 +19,8 @@ interface EvalOptions {
   readonly arguments: readonly string[];
 }
 
-type Listen = (channel: string, listener: (message: string, channel: string) => void) => Promise<unknown>;
+type Receive = (message: string) => void;
+type Listen = (channel: string, listener: Receive) => Promise<unknown>;
 
 interface Messages {
   subscribe: Listen;
@@ -51,15 +53,28 @@ const RESUMPTIONS = ['ready', 'node-ready', 'topology-change'];
 /** How often a silent subscriber is asked whether it lives, and after what silence it is connected anew. */
 const PING_MS = 2_000;
 const SILENCE_MS = 6_000;
+const RENEW_MS = 1_000;
 
 export class NodeRedisPort implements RedisPort {
   readonly cluster: boolean;
   readonly #client: NodeRedisClient;
   readonly #channels = new Channels();
+  readonly #shardedChannels = new Map<string, Receive>();
   readonly #resumed = (): void => this.#channels.resumed();
   #messages: Promise<Messages> | undefined;
   #destroy: (() => void) | undefined;
   #sharded: boolean;
+  /**
+   * When a slot moves, its node ends the subscriptions. Version 5 drops them, version 6 moves them unless the node it asks
+   * has not heard of the move. To subscribe again costs nothing where the subscription stands: the client knows it.
+   */
+  readonly #renew = atMostEvery(RENEW_MS, () => {
+    for (const [channel, receive] of this.#shardedChannels) {
+      this.#client.sSubscribe(channel, receive).catch(() => {
+        // The next beat tries again.
+      });
+    }
+  });
 
   constructor(client: NodeRedisClient) {
     if (client.isOpen === false)
@@ -71,10 +86,7 @@ export class NodeRedisPort implements RedisPort {
 
   run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const options = { keys, arguments: args };
-    return runCached({
-      byHash: () => this.#client.evalSha(sha1, options),
-      byText: () => this.#client.eval(text, options),
-    });
+    return runCached(this.#client.evalSha(sha1, options), () => this.#client.eval(text, options));
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
@@ -90,20 +102,23 @@ export class NodeRedisPort implements RedisPort {
   }
 
   checkSubscriber(): void {
-    // The client does it: pingInterval.
+    // Elsewhere the client does it: pingInterval.
+    if (this.cluster) this.#renew();
   }
 
   async close(): Promise<void> {
+    this.#shardedChannels.clear();
     const messages = await this.#messages?.catch(() => undefined);
     for (const event of RESUMPTIONS) messages?.off(event, this.#resumed);
     this.#destroy?.();
   }
 
   async #subscribeTo(messages: Messages, channel: string): Promise<Subscription['kind']> {
-    const receive = (text: string): void => this.#channels.message(channel, text);
+    const receive: Receive = (text) => this.#channels.message(channel, text);
     if (this.#sharded) {
       try {
         await messages.sSubscribe(channel, receive);
+        this.#shardedChannels.set(channel, receive);
         return 's';
       } catch (error) {
         if (!isUnknownCommand(error)) throw error;
@@ -116,8 +131,13 @@ export class NodeRedisPort implements RedisPort {
 
   async #unsubscribeFrom(messages: Messages, channel: string, kind: Subscription['kind']): Promise<void> {
     this.#channels.remove(channel);
-    if (kind === 's') await messages.sUnsubscribe(channel);
-    else await messages.unsubscribe(channel);
+    this.#shardedChannels.delete(channel);
+    try {
+      if (kind === 's') await messages.sUnsubscribe(channel);
+      else await messages.unsubscribe(channel);
+    } catch {
+      // A cluster's client closes a connection without subscriptions, and rejects if two of them end at once.
+    }
   }
 
   #connected(): Promise<Messages> {

@@ -37,13 +37,11 @@ export function defineScript(text: string): Script {
 }
 
 /** By its hash; the server forgets scripts when it restarts, fails over or is told to, and then it gets the text. */
-export async function runCached(run: { byHash(): Promise<unknown>; byText(): Promise<unknown> }): Promise<unknown> {
-  try {
-    return await run.byHash();
-  } catch (error) {
-    if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
-    return run.byText();
-  }
+export function runCached(byHash: Promise<unknown>, byText: () => Promise<unknown>): Promise<unknown> {
+  return byHash.catch((error: unknown) => {
+    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return byText();
+    throw error;
+  });
 }
 
 /** Sharded messages came with Redis 7. */
@@ -74,4 +72,15 @@ export class Channels {
   resumed(): void {
     for (const listener of this.#listeners.values()) listener.resumed();
   }
+}
+
+/** What every beat of every session asks for, but not more often than this. */
+export function atMostEvery(ms: number, run: () => void): () => void {
+  let last = Number.NEGATIVE_INFINITY;
+  return () => {
+    const now = performance.now();
+    if (now - last < ms) return;
+    last = now;
+    run();
+  };
 }

@@ -1,0 +1,394 @@
+/**
+ * One run: an engine, its workers, and what is done to them. Calm, then faults, then healed, then over; all of it is in
+ * the history, which the checkers judge.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Holdfast } from 'holdfast';
+import { type ClockShim, clockShim } from '../servers/clock-shim.js';
+import { Random } from '../simulation/random.js';
+import { type HistoryEvent, HistoryWriter, nowMicros, type Property } from './history.js';
+import { NEMESES, type Scene, type Victim } from './nemeses.js';
+import { Resource } from './resource.js';
+import type { Target, TargetKind } from './targets.js';
+import { isExclusive } from './worker-locks.js';
+import type { FromWorker, LockKind, ToWorker, WorkerSetup } from './worker-setup.js';
+
+export interface RunOptions {
+  readonly engine: string;
+  readonly kind: TargetKind;
+  readonly target: Target;
+  readonly lock: LockKind;
+  readonly nemeses: readonly string[];
+  readonly seconds: number;
+  readonly seed: number;
+  readonly ttlMs: number;
+  readonly stalls: number;
+  /** Where the peers are installed, for those runs. */
+  readonly peers: string;
+  /** Where histories and logs go. */
+  readonly folder: string;
+}
+
+const NAMES = ['mutex-1', 'mutex-2', 'mutex-3', 'reentrant-1', 'write-1', 'write-2', 'semaphore-1', 'election-1'];
+const ALL: readonly Property[] = [
+  'belief',
+  'tokens',
+  'register',
+  'fifo',
+  'wakeups',
+  'liveness',
+  'truth',
+  'clean',
+  'secrets',
+];
+const WORKERS = 5;
+const LOOK_MS = 100;
+/** How long everybody has to come to an end. */
+const END_MS = 30_000;
+
+/** The files of its history. */
+export async function run(options: RunOptions): Promise<string[]> {
+  const coordinator = new Coordinator(options);
+  try {
+    return await coordinator.run();
+  } finally {
+    await coordinator.end();
+  }
+}
+
+class Coordinator {
+  readonly #options: RunOptions;
+  readonly #random: Random;
+  readonly #resource = new Resource();
+  readonly #history: HistoryWriter;
+  readonly #files: string[];
+  readonly #names: readonly string[];
+  readonly #namespace: string;
+  readonly #seats = new Map<string, Seat>();
+  #observer: Holdfast | undefined;
+  #faults = 0;
+  #over = false;
+  #observing: Promise<void> | undefined;
+
+  constructor(options: RunOptions) {
+    this.#options = options;
+    this.#random = new Random(options.seed);
+    this.#namespace = `faults-${options.seed}-${options.lock}`;
+    this.#names = options.lock === 'holdfast' ? NAMES : NAMES.filter(isExclusive);
+    mkdirSync(options.folder, { recursive: true });
+    this.#files = [join(options.folder, 'coordinator.jsonl')];
+    this.#history = new HistoryWriter(this.#files[0]!);
+  }
+
+  async run(): Promise<string[]> {
+    this.#writeRun();
+    await this.#start();
+    await this.#phase('calm', () => this.#calm());
+    await this.#phase('faults', () => this.#strike());
+    await this.#phase('healed', () => this.#recover());
+    await this.#finish();
+    return this.#files;
+  }
+
+  async end(): Promise<void> {
+    this.#over = true;
+    await this.#observing;
+    await this.#observer?.close().catch(() => {});
+    for (const seat of this.#seats.values()) seat.end();
+  }
+
+  // --- phases -------------------------------------------------------------------------------------------------------
+
+  async #start(): Promise<void> {
+    for (const name of this.#names) writeFileSync(join(this.#options.folder, name), '0');
+    const { kind, target, lock } = this.#options;
+    const count = kind.processes ? WORKERS : 1;
+    await Promise.all(Array.from({ length: count }, (_, at) => this.#seat(`w${at + 1}`)));
+    if (lock === 'holdfast' && target.observerUrl !== undefined) this.#observing = this.#observe(target.observerUrl);
+  }
+
+  /** Until enough has happened that a fault can be told from a run that never worked. */
+  async #calm(): Promise<void> {
+    const end = performance.now() + 20_000;
+    const enough = (): boolean => this.#served() >= 60;
+    while (!enough() && performance.now() < end) await sleep(20);
+  }
+
+  async #strike(): Promise<void> {
+    const { nemeses, seconds } = this.#options;
+    for (const seat of this.#seats.values()) seat.tell({ tell: 'faults', on: true });
+    const end = performance.now() + seconds * 1_000;
+    const active = nemeses.flatMap((name) => NEMESES[name]!.strike ?? []);
+    const scene = this.#scene();
+    while (performance.now() < end) {
+      if (active.length > 0) await this.#random.pick(active)(scene);
+      await sleep(this.#random.between(0.1, 1) * this.#options.ttlMs);
+    }
+    for (const seat of this.#seats.values()) seat.tell({ tell: 'faults', on: false });
+  }
+
+  /** Until everybody has been served again. */
+  async #recover(): Promise<void> {
+    const before = new Map([...this.#seats].map(([name, seat]) => [name, seat.served]));
+    const end = performance.now() + 15 * this.#options.ttlMs;
+    const allServed = (): boolean => [...this.#seats].every(([name, seat]) => seat.served > before.get(name)!);
+    while (!allServed() && performance.now() < end) await sleep(20);
+    await sleep(2 * this.#options.ttlMs);
+  }
+
+  async #finish(): Promise<void> {
+    this.#over = true;
+    await this.#observing;
+    await Promise.all([...this.#seats.values()].map((seat) => this.#close(seat)));
+    const { target } = this.#options;
+    await this.#leftClaims();
+    for (const detail of await target.leftovers(this.#namespace))
+      this.#write({ kind: 'leftover', at: nowMicros(), what: 'key', detail });
+    for (const name of this.#names) {
+      const value = Number(readFileSync(join(this.#options.folder, name), 'utf8'));
+      this.#write({ kind: 'counter', at: nowMicros(), name, value });
+    }
+    this.#write({ kind: 'phase', at: nowMicros(), phase: 'over' });
+  }
+
+  async #leftClaims(): Promise<void> {
+    if (!this.#observer) return;
+    for await (const line of this.#observer.inspect())
+      this.#write({
+        kind: 'leftover',
+        at: nowMicros(),
+        what: 'claim',
+        detail: `${line.claims.length} on ${line.name}`,
+      });
+    await this.#observer.close();
+    this.#observer = undefined;
+  }
+
+  async #close(seat: Seat): Promise<void> {
+    const handles = await seat.finish(END_MS);
+    const leftover = { kind: 'leftover', at: nowMicros() } as const;
+    if (handles === undefined)
+      this.#write({ ...leftover, what: 'promise', detail: `${seat.id} did not come to an end` });
+    for (const handle of handles ?? []) this.#write({ ...leftover, what: 'handle', detail: `${handle} of ${seat.id}` });
+  }
+
+  // --- workers ------------------------------------------------------------------------------------------------------
+
+  async #seat(name: string): Promise<void> {
+    const clock = this.#options.nemeses.includes('client-clock') ? await clockShim() : undefined;
+    const seat = new Seat(
+      name,
+      clock,
+      (life) => this.#setup(name, life),
+      this.#resource,
+      (event) => this.#write(event),
+    );
+    this.#seats.set(name, seat);
+    await seat.start();
+  }
+
+  async #setup(name: string, life: number): Promise<WorkerSetup> {
+    const { kind, target, lock, ttlMs, seed, folder, nemeses, stalls } = this.#options;
+    const worker = `${name}.${life}`;
+    const history = join(folder, `${worker}.jsonl`);
+    writeFileSync(history, '');
+    this.#files.push(history);
+    return {
+      worker,
+      lock,
+      url: await target.urlFor(name),
+      peers: this.#options.peers,
+      namespace: this.#namespace,
+      ttlMs,
+      seed: seed * 1_000 + life * 100 + this.#seats.size,
+      history,
+      folder,
+      names: this.#names,
+      instances: kind.processes ? 1 : WORKERS,
+      lanes: kind.processes ? 3 : 3 * WORKERS,
+      stalls: nemeses.includes('stall') ? stalls : 0,
+    };
+  }
+
+  #served(): number {
+    return [...this.#seats.values()].reduce((sum, { served }) => sum + served, 0);
+  }
+
+  // --- faults -------------------------------------------------------------------------------------------------------
+
+  #scene(): Scene {
+    const { ttlMs, target } = this.#options;
+    return {
+      random: this.#random,
+      ttlMs,
+      target,
+      observer: this.#observer,
+      names: this.#names.filter(isExclusive),
+      victims: () => [...this.#seats.values()],
+      during: async (nemesis, victim, fault) => {
+        const id = this.#faultId();
+        const event = { kind: 'fault', id, nemesis, target: victim } as const;
+        this.#write({ ...event, at: nowMicros(), what: 'begin' });
+        try {
+          await fault();
+        } finally {
+          this.#write({ ...event, at: nowMicros(), what: 'end' });
+        }
+      },
+      instant: (nemesis, victim, detail) => {
+        const id = this.#faultId();
+        const at = nowMicros();
+        this.#write({ kind: 'fault', at, id, nemesis, what: 'instant', target: victim, ...(detail && { detail }) });
+      },
+    };
+  }
+
+  #faultId(): string {
+    this.#faults += 1;
+    return `f${this.#faults}`;
+  }
+
+  // --- history ------------------------------------------------------------------------------------------------------
+
+  async #observe(url: string): Promise<void> {
+    this.#observer = new Holdfast(url, { ttl: this.#options.ttlMs, namespace: this.#namespace, label: 'observer' });
+    while (!this.#over) {
+      await this.#look().catch(() => {
+        // The engine is under faults.
+      });
+      await sleep(LOOK_MS);
+    }
+  }
+
+  async #look(): Promise<void> {
+    const at = nowMicros();
+    for await (const line of this.#observer!.inspect()) {
+      const claims = line.claims.map(({ label, state }) => ({ lease: label.split('@')[0]!, state }));
+      this.#write({ kind: 'line', at, until: nowMicros(), name: line.name, claims });
+    }
+  }
+
+  async #phase(phase: 'calm' | 'faults' | 'healed', work: () => Promise<void>): Promise<void> {
+    this.#write({ kind: 'phase', at: nowMicros(), phase });
+    await work();
+  }
+
+  #writeRun(): void {
+    const { engine, lock, seed, ttlMs, nemeses, target, kind } = this.#options;
+    const spared = new Set(nemeses.flatMap((name) => NEMESES[name]!.spares ?? []));
+    this.#write({
+      kind: 'run',
+      at: nowMicros(),
+      engine,
+      lock,
+      seed,
+      ttlMs,
+      workers: kind.processes ? WORKERS : 1,
+      names: this.#names,
+      nemeses,
+      judged: ALL.filter((property) => !spared.has(property)),
+      versions: { node: process.version, ...target.versions },
+    });
+  }
+
+  #write(event: HistoryEvent): void {
+    this.#history.write(event);
+  }
+}
+
+/** A place in the workload: whoever is killed is replaced by another process. */
+class Seat implements Victim {
+  readonly seat: string;
+  readonly clock: ClockShim | undefined;
+  readonly #setup: (life: number) => Promise<WorkerSetup>;
+  readonly #resource: Resource;
+  readonly #write: (event: HistoryEvent) => void;
+  #child: ChildProcess | undefined;
+  #life = 0;
+  #faults = false;
+  #closed: ((handles: readonly string[]) => void) | undefined;
+  /** How often it has read the register: one for every lock that it took. */
+  served = 0;
+
+  constructor(
+    seat: string,
+    clock: ClockShim | undefined,
+    setup: (life: number) => Promise<WorkerSetup>,
+    resource: Resource,
+    write: (event: HistoryEvent) => void,
+  ) {
+    this.seat = seat;
+    this.clock = clock;
+    this.#setup = setup;
+    this.#resource = resource;
+    this.#write = write;
+  }
+
+  get id(): string {
+    return `${this.seat}.${this.#life}`;
+  }
+
+  get pid(): number {
+    return this.#child!.pid!;
+  }
+
+  async start(): Promise<void> {
+    this.#life += 1;
+    const setup = await this.#setup(this.#life);
+    const child = fork(join(import.meta.dirname, 'worker.ts'), [JSON.stringify(setup)], {
+      execArgv: ['--import', 'tsx'],
+      env: { ...process.env, ...this.clock?.env },
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
+    this.#child = child;
+    await new Promise<void>((resolve, reject) => {
+      child.on('message', (message: FromWorker) => {
+        if (message.say === 'ready') resolve();
+        else this.#heard(child, message);
+      });
+      child.once('exit', () => reject(new Error(`${setup.worker} ended before it was ready`)));
+    });
+    if (this.#faults) this.tell({ tell: 'faults', on: true });
+  }
+
+  tell(message: ToWorker): void {
+    if (message.tell === 'faults') this.#faults = message.on;
+    if (this.#child?.connected) this.#child.send(message);
+  }
+
+  async replace(): Promise<void> {
+    const child = this.#child!;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await ended;
+    this.#write({ kind: 'worker', at: nowMicros(), worker: this.id, what: 'ended' });
+    await this.start();
+  }
+
+  /** What still kept it alive after it had closed everything; undefined if it did not come to an end. */
+  finish(withinMs: number): Promise<readonly string[] | undefined> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(undefined), withinMs);
+      this.#closed = (handles) => {
+        clearTimeout(timer);
+        resolve(handles);
+      };
+      this.tell({ tell: 'end' });
+    });
+  }
+
+  end(): void {
+    this.#child?.kill('SIGKILL');
+    this.clock?.[Symbol.dispose]();
+  }
+
+  #heard(child: ChildProcess, message: Exclude<FromWorker, { say: 'ready' }>): void {
+    if (message.say === 'closed') return this.#closed?.(message.handles);
+    if (message.request.ask === 'read') this.served += 1;
+    const response = this.#resource.answer(message.request);
+    if (child.connected) child.send({ tell: 'answer', call: message.call, response } satisfies ToWorker);
+  }
+}

@@ -1,0 +1,199 @@
+/**
+ * `npm run faults -- [engine…] [--nemesis a,b] [--seconds N] [--seed N] [--ttl MS] [--stalls SHARE]`
+ *
+ * Puts every engine (or those named) under every nemesis that is meaningful there, each for so many seconds, and judges
+ * what happened. `--mixed` strikes with all of them in one run; `--short` is what every change has to pass. A run that
+ * fails keeps its history under .cache/faults; `npm run faults -- replay FOLDER` judges it again.
+ *
+ * `npm run faults:peers` does the same stalls to other libraries, for comparison.
+ */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { run } from './coordinator.js';
+import { type HistoryEvent, readHistory } from './history.js';
+import { NEMESES } from './nemeses.js';
+import { report } from './report.js';
+import { type Target, TARGETS, type TargetKind } from './targets.js';
+import { timeline } from './timeline.js';
+import { judge, type Verdict } from './verdict.js';
+import type { LockKind } from './worker-setup.js';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const FOLDER = join(ROOT, '.cache/faults');
+const PEERS = join(ROOT, '.cache/peers');
+
+/** What every change has to pass: in all at most three minutes. */
+const SHORT: Readonly<Record<string, { readonly seconds: number; readonly nemeses: readonly string[] }>> = {
+  memory: { seconds: 5, nemeses: ['stall', 'crowd'] },
+  sqlite: { seconds: 12, nemeses: ['stall', 'pause', 'kill', 'evict'] },
+  redis: { seconds: 25, nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'] },
+  'redis-sentinel': { seconds: 12, nemeses: ['stall', 'failover'] },
+};
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    nemesis: { type: 'string' },
+    seconds: { type: 'string', default: '20' },
+    seed: { type: 'string', default: `${Date.now() % 1_000_000}` },
+    ttl: { type: 'string', default: '1000' },
+    stalls: { type: 'string', default: '0.05' },
+    mixed: { type: 'boolean', default: false },
+    short: { type: 'boolean', default: false },
+    peers: { type: 'boolean', default: false },
+  },
+});
+
+interface Plan {
+  readonly engine: string;
+  readonly kind: TargetKind;
+  readonly target: Target;
+  readonly lock: LockKind;
+  readonly nemeses: readonly string[];
+  readonly seconds: number;
+}
+
+const outcomes: string[] = [];
+
+if (positionals[0] === 'replay') replay(positionals.slice(1));
+else if (values.peers) await comparePeers();
+else await torture(positionals.length > 0 ? positionals : Object.keys(values.short ? SHORT : TARGETS));
+process.exitCode = outcomes.every((outcome) => outcome === 'passed') ? 0 : 1;
+
+async function torture(engines: readonly string[]): Promise<void> {
+  for (const engine of engines) {
+    const kind = TARGETS[engine] ?? fail(`There is no engine ${engine}. Known: ${Object.keys(TARGETS).join(', ')}.`);
+    await using target = await kind.start();
+    const nemeses = chosen(engine).filter((name) => isMeaningful(engine, name, target, kind));
+    const seconds = values.short ? SHORT[engine]!.seconds : Number(values.seconds);
+    const control = await controlOf({
+      engine,
+      kind,
+      target,
+      lock: 'naive',
+      nemeses: ['stall'],
+      seconds: controlSeconds(seconds),
+    });
+    const groups = values.mixed || values.short ? [nemeses] : nemeses.map((name) => [name]);
+    for (const group of groups)
+      await trial({ engine, kind, target, lock: 'holdfast', nemeses: group, seconds }, control);
+  }
+}
+
+/** A tenth of the time, but long enough to break. */
+function controlSeconds(seconds: number): number {
+  return Math.max(4, seconds / 10);
+}
+
+function chosen(engine: string): readonly string[] {
+  const names = values.nemesis?.split(',') ?? (values.short ? SHORT[engine]!.nemeses : Object.keys(NEMESES));
+  const unknown = names.find((name) => !Object.hasOwn(NEMESES, name));
+  if (unknown !== undefined) fail(`There is no nemesis ${unknown}. Known: ${Object.keys(NEMESES).join(', ')}.`);
+  return names;
+}
+
+function isMeaningful(engine: string, name: string, target: Target, kind: TargetKind): boolean {
+  const reason = NEMESES[name]!.whyNot(target, kind);
+  if (reason !== undefined) console.log(`${engine}: ${name} not run: ${reason}`);
+  return reason === undefined;
+}
+
+/** The same workload on a lock that is known to be broken. */
+async function controlOf(plan: Plan): Promise<HistoryEvent[]> {
+  const folder = folderOf(plan);
+  const history = readHistory(await runIn(plan, folder));
+  rmSync(folder, { recursive: true, force: true });
+  return history;
+}
+
+async function trial(plan: Plan, control: readonly HistoryEvent[] | undefined): Promise<Verdict> {
+  const folder = folderOf(plan);
+  const verdict = judge(readHistory(await runIn(plan, folder)), control);
+  if (control)
+    writeFileSync(join(folder, 'control.jsonl'), control.map((event) => `${JSON.stringify(event)}\n`).join(''));
+  conclude(verdict, plan.nemeses, folder);
+  return verdict;
+}
+
+function runIn(plan: Plan, folder: string): Promise<string[]> {
+  rmSync(folder, { recursive: true, force: true });
+  return run({
+    ...plan,
+    seed: Number(values.seed),
+    ttlMs: Number(values.ttl),
+    stalls: Number(values.stalls),
+    peers: PEERS,
+    folder,
+  });
+}
+
+function folderOf({ engine, lock, nemeses }: Plan): string {
+  return join(FOLDER, `${engine}-${lock}-${nemeses.length > 1 ? 'mixed' : nemeses[0]}-${values.seed}`);
+}
+
+/** The report stays; the history only of a run that is not green. */
+function conclude(verdict: Verdict, nemeses: readonly string[], folder: string): void {
+  const { outcome, figures, failures, counted, voidBecause, run: judged } = verdict;
+  outcomes.push(outcome);
+  writeFileSync(join(folder, 'timeline.svg'), timeline(verdict));
+  const again = `npm run faults -- replay ${relative(ROOT, folder)}`;
+  writeFileSync(join(folder, 'report.md'), report(verdict, { timeline: 'timeline.svg', replay: again }));
+  const { granted, faultsOnHolder, counter, register } = figures;
+  console.log(
+    `${outcome.padEnd(6)} ${judged.info.engine} ${judged.info.lock} (${nemeses.join(', ')}): ${granted} granted, ` +
+      `${faultsOnHolder} faults hit a holder, ${register.refused} stale accesses refused, ` +
+      `${counter.lost} of ${counter.acknowledged} unfenced updates lost; ${relative(ROOT, folder)}/report.md`,
+  );
+  for (const { property, what } of failures.slice(0, 5)) console.log(`       ${property}: ${what}`);
+  for (const reason of voidBecause) console.log(`       void: ${reason}`);
+  if (counted.length > 0) console.log(`       counted, not judged: ${counted.length}`);
+  if (outcome !== 'passed') return console.log(`       ${again}`);
+  for (const file of readdirSync(folder)) if (!/\.(md|svg)$/.test(file)) rmSync(join(folder, file));
+}
+
+function replay(folders: readonly string[]): void {
+  for (const folder of folders) {
+    const files = readdirSync(folder).filter((file) => file.endsWith('.jsonl'));
+    const own = files.filter((file) => file !== 'control.jsonl').map((file) => join(folder, file));
+    const control = files.includes('control.jsonl') ? readHistory([join(folder, 'control.jsonl')]) : undefined;
+    const verdict = judge(readHistory(own), control);
+    conclude(verdict, verdict.run.info.nemeses, folder);
+  }
+}
+
+/** In a folder of their own: never in the product's tree. */
+async function comparePeers(): Promise<void> {
+  if (!existsSync(join(PEERS, 'node_modules'))) {
+    mkdirSync(PEERS, { recursive: true });
+    writeFileSync(join(PEERS, 'package.json'), '{ "private": true }\n');
+    const packages = ['redlock@5.0.0-beta.2', 'redis-semaphore@5', 'ioredis@5'];
+    execFileSync('npm', ['install', '--no-audit', '--no-fund', ...packages], { cwd: PEERS, stdio: 'inherit' });
+  }
+  const kind = TARGETS['redis']!;
+  const rows: string[] = [];
+  for (const lock of ['holdfast', 'redlock', 'redis-semaphore', 'naive'] as const) {
+    await using target = await kind.start();
+    const plan: Plan = { engine: 'redis', kind, target, lock, nemeses: ['stall'], seconds: Number(values.seconds) };
+    const { figures, failures, counted } = await trial(plan, undefined);
+    const broken = [...failures, ...counted];
+    const of = (property: string): number => broken.filter((violation) => violation.property === property).length;
+    const lost = ((100 * figures.counter.lost) / Math.max(1, figures.counter.acknowledged)).toFixed(1);
+    rows.push(
+      `| ${lock} | ${figures.granted} | ${figures.faultsOnHolder} | ${of('belief')} | ${of('register')} | ${lost} % |`,
+    );
+  }
+  console.log(
+    '\n| lock | granted | stalls of a holder | two believers | breaches of the register | unfenced updates lost |',
+  );
+  console.log('| --- | --- | --- | --- | --- | --- |');
+  console.log(rows.join('\n'));
+  // The peers are meant to fail here.
+  outcomes.length = 0;
+}
+
+function fail(message: string): never {
+  console.error(message);
+  process.exit(64);
+}

@@ -1,0 +1,239 @@
+/**
+ * What is done to a run, one fault at a time, and where it is meaningful. A fault is over when `strike` resolves; what it
+ * did stands in the history, between its begin and its end.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Holdfast } from 'holdfast';
+import type { Random } from '../simulation/random.js';
+import type { ClockShim } from '../servers/clock-shim.js';
+import type { Fault } from '../servers/fault-proxy.js';
+import type { Property } from './history.js';
+import type { Target, TargetKind } from './targets.js';
+import type { ToWorker } from './worker-setup.js';
+
+export interface Victim {
+  /** With its incarnation. */
+  readonly id: string;
+  readonly seat: string;
+  readonly pid: number;
+  readonly clock: ClockShim | undefined;
+  tell(message: ToWorker): void;
+  /** Ends it with SIGKILL and puts another in its place. */
+  replace(): Promise<void>;
+}
+
+export interface Scene {
+  readonly random: Random;
+  readonly ttlMs: number;
+  readonly target: Target;
+  readonly observer: Holdfast | undefined;
+  readonly names: readonly string[];
+  victims(): readonly Victim[];
+  /** Writes begin and end around what happens to `target`: a worker, `server` or `link`. */
+  during(nemesis: string, target: string, fault: () => Promise<void>): Promise<void>;
+  instant(nemesis: string, target: string, detail?: string): void;
+}
+
+export interface Nemesis {
+  readonly about: string;
+  /** What no engine promises under it: counted, not judged. */
+  readonly spares?: readonly Property[];
+  /** Why it can't be run there. */
+  whyNot(target: Target, kind: TargetKind): string | undefined;
+  /** Absent: the workers do it themselves. */
+  readonly strike?: (scene: Scene) => Promise<void>;
+}
+
+const ONE_PROCESS = 'all of its workload is one process';
+const NO_SERVER = 'it has no server';
+const NO_PROXY = 'clients find the servers by themselves, around any proxy';
+
+const onWorkers = (_target: Target, { processes }: TargetKind): string | undefined =>
+  processes ? undefined : ONE_PROCESS;
+const onServer = ({ server }: Target): string | undefined => (server ? undefined : NO_SERVER);
+const onRedis = ({ redis }: Target): string | undefined => (redis ? undefined : 'it is no Redis');
+const onLinks = ({ proxies, redis }: Target): string | undefined =>
+  proxies ? undefined : redis ? NO_PROXY : NO_SERVER;
+
+export const NEMESES: Readonly<Record<string, Nemesis>> = {
+  stall: {
+    about: 'a holder blocks its event loop for 2 ttl, before or after its last check',
+    whyNot: () => undefined,
+  },
+  pause: {
+    about: 'a worker is stopped (SIGSTOP) for up to 2 ttl',
+    whyNot: onWorkers,
+    async strike(scene) {
+      const { id, pid } = scene.random.pick(scene.victims());
+      await scene.during('pause', id, async () => {
+        process.kill(pid, 'SIGSTOP');
+        await sleep(scene.random.between(0.5, 2) * scene.ttlMs);
+        process.kill(pid, 'SIGCONT');
+      });
+    },
+  },
+  kill: {
+    about: 'a worker is killed (SIGKILL) and another comes',
+    whyNot: onWorkers,
+    async strike(scene) {
+      const victim = scene.random.pick(scene.victims());
+      scene.instant('kill', victim.id);
+      await victim.replace();
+    },
+  },
+  crowd: {
+    about: 'two hundred waiters come, and go before they are served',
+    whyNot: () => undefined,
+    async strike(scene) {
+      const victim = scene.random.pick(scene.victims());
+      scene.instant('crowd', victim.id);
+      victim.tell({ tell: 'crowd', waiters: 200 });
+      await sleep(scene.ttlMs);
+    },
+  },
+  'client-clock': {
+    about: 'the wall clock of a worker jumps by up to a minute',
+    whyNot: onWorkers,
+    async strike(scene) {
+      const { id, clock } = scene.random.pick(scene.victims());
+      const ms = Math.round(scene.random.between(-60_000, 60_000));
+      scene.instant('client-clock', id, `${ms} ms`);
+      clock?.jumpWall(ms);
+      await sleep(scene.ttlMs / 2);
+    },
+  },
+  evict: {
+    about: 'a claim is evicted by an operator',
+    whyNot: ({ observerUrl }) => (observerUrl ? undefined : ONE_PROCESS),
+    async strike(scene) {
+      const line = await scene.observer!.mutex(scene.random.pick(scene.names)).inspect();
+      const claim = line.claims[0];
+      if (!claim) return;
+      scene.instant('evict', 'server', line.name);
+      await scene.observer!.evict(line.name, claim.id, 'nemesis');
+    },
+  },
+  hang: {
+    about: 'the server is stopped (SIGSTOP) for up to 2 ttl',
+    whyNot: onServer,
+    async strike(scene) {
+      const { server } = scene.target;
+      await scene.during('hang', 'server', async () => {
+        await server!.pause();
+        await sleep(scene.random.between(0.2, 2) * scene.ttlMs);
+        server!.resume();
+      });
+    },
+  },
+  restart: {
+    about: 'the server is killed and started again with its memory',
+    whyNot: onServer,
+    async strike(scene) {
+      const { server } = scene.target;
+      await scene.during('restart', 'server', async () => {
+        await server!.kill();
+        await sleep(scene.random.between(0, 1) * scene.ttlMs);
+        await server!.restart();
+      });
+      await sleep(2 * scene.ttlMs);
+    },
+  },
+  'restart-empty': {
+    about: 'the server is killed and started again without its memory',
+    spares: ['fifo'],
+    whyNot: ({ forget }) => (forget ? undefined : NO_SERVER),
+    async strike(scene) {
+      const { server, forget } = scene.target;
+      await scene.during('restart-empty', 'server', async () => {
+        await server!.kill();
+        await forget!();
+        await server!.restart();
+      });
+      await sleep(2 * scene.ttlMs);
+    },
+  },
+  failover: {
+    about: 'the primary is killed and a replica takes over',
+    spares: ['fifo'],
+    whyNot: ({ failover }) => (failover ? undefined : 'it has no replicas'),
+    async strike(scene) {
+      await scene.during('failover', 'server', () => scene.target.failover!());
+      await sleep(2 * scene.ttlMs);
+    },
+  },
+  'server-clock': {
+    about: 'the wall clock of the server jumps ahead and back by more than the ttl',
+    spares: ['belief', 'fifo'],
+    whyNot: ({ clock, redis }) =>
+      clock ? undefined : redis ? 'no shim is before its servers' : 'it judges no expiry by a wall clock',
+    async strike(scene) {
+      const ms = scene.random.pick([-1, 1]) * scene.random.between(2, 10) * scene.ttlMs;
+      scene.instant('server-clock', 'server', `${Math.round(ms)} ms`);
+      scene.target.clock!.jumpWall(Math.round(ms));
+      await sleep(3 * scene.ttlMs);
+    },
+  },
+  flush: {
+    about: 'FLUSHALL',
+    spares: ['belief', 'fifo'],
+    whyNot: onRedis,
+    async strike(scene) {
+      scene.instant('flush', 'server');
+      await scene.target.redis!('FLUSHALL');
+      await sleep(2 * scene.ttlMs);
+    },
+  },
+  'script-flush': {
+    about: 'SCRIPT FLUSH',
+    whyNot: onRedis,
+    async strike(scene) {
+      scene.instant('script-flush', 'server');
+      await scene.target.redis!('SCRIPT', 'FLUSH');
+      await sleep(scene.random.between(0, 0.3) * scene.ttlMs);
+    },
+  },
+  'client-kill': {
+    about: 'the server ends connections, those of subscribers or all others',
+    whyNot: onRedis,
+    async strike(scene) {
+      scene.instant('client-kill', 'server');
+      await scene.target.redis!('CLIENT', 'KILL', 'TYPE', scene.random.pick(['normal', 'pubsub']), 'SKIPME', 'yes');
+      await sleep(scene.random.between(0, 0.5) * scene.ttlMs);
+    },
+  },
+  cut: {
+    about: 'connections of a worker are reset, and new ones too',
+    whyNot: onLinks,
+    strike: (scene) => onLink(scene, 'cut', { mode: 'reset' }),
+  },
+  freeze: {
+    about: 'nothing goes through between a worker and the server, and nothing is lost',
+    whyNot: onLinks,
+    strike: (scene) => onLink(scene, 'freeze', { mode: 'freeze' }),
+  },
+  'lost-replies': {
+    about: 'requests of a worker arrive, replies do not',
+    whyNot: onLinks,
+    strike: (scene) => onLink(scene, 'lost-replies', { mode: 'lose', lose: 'replies' }),
+  },
+  'lost-requests': {
+    about: 'requests of a worker do not arrive',
+    whyNot: onLinks,
+    strike: (scene) => onLink(scene, 'lost-requests', { mode: 'lose', lose: 'requests' }),
+  },
+  delay: {
+    about: 'everything between a worker and the server takes up to a third of the ttl longer',
+    whyNot: onLinks,
+    strike: (scene) => onLink(scene, 'delay', { mode: 'delay', ms: scene.ttlMs / 6, jitterMs: scene.ttlMs / 6 }),
+  },
+};
+
+async function onLink(scene: Scene, nemesis: string, fault: Fault): Promise<void> {
+  const { seat, id } = scene.random.pick(scene.victims());
+  const proxy = scene.target.proxies!.get(seat)!;
+  await scene.during(nemesis, id, async () => {
+    proxy.set(fault);
+    await sleep(scene.random.between(0.2, 2) * scene.ttlMs);
+    proxy.heal();
+  });
+}

@@ -1,0 +1,169 @@
+/** The engines that can be put under faults: how to start what they need, and how a worker reaches it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ClockShim, clockShim } from '../servers/clock-shim.js';
+import { FaultProxy } from '../servers/fault-proxy.js';
+import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
+import { type RedisSentinel, startSentinel } from '../servers/redis-sentinel.js';
+import { startRedis } from '../servers/redis.js';
+import { command, info } from '../servers/resp.js';
+import type { Server } from '../servers/server.js';
+
+/** A started engine. What it does not have is a reason not to run a nemesis. */
+export interface Target extends AsyncDisposable {
+  /** A new address for each worker where a proxy stands before the server. */
+  urlFor(worker: string): Promise<string>;
+  /** To look at lines from outside; absent where only the process itself can. */
+  readonly observerUrl?: string;
+  readonly server?: Server;
+  readonly proxies?: ReadonlyMap<string, FaultProxy>;
+  readonly clock?: ClockShim;
+  /** Makes another server the primary, by killing the one there is; what was killed comes back as a replica. */
+  readonly failover?: () => Promise<void>;
+  /** Every command that Redis knows, to whichever node holds the locks. */
+  readonly redis?: (...words: string[]) => Promise<unknown>;
+  /** Forgets everything, as a server without persistence does that lost its machine. The server does not run. */
+  readonly forget?: () => Promise<void>;
+  /** What is still there though everybody has left. */
+  leftovers(namespace: string): Promise<string[]>;
+  readonly versions: Readonly<Record<string, string>>;
+}
+
+export interface TargetKind {
+  /** False: all of the workload is one process. */
+  readonly processes: boolean;
+  start(): Promise<Target>;
+}
+
+export const TARGETS: Readonly<Record<string, TargetKind>> = {
+  memory: { processes: false, start: startMemory },
+  sqlite: { processes: true, start: startSqlite },
+  redis: { processes: true, start: startRedisSingle },
+  'redis-sentinel': { processes: true, start: startRedisSentinel },
+  'redis-cluster': { processes: true, start: startRedisCluster },
+};
+
+async function startMemory(): Promise<Target> {
+  return {
+    urlFor: async () => 'memory:',
+    leftovers: async () => [],
+    versions: {},
+    [Symbol.asyncDispose]: async () => {},
+  };
+}
+
+async function startSqlite(): Promise<Target> {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-faults-'));
+  const url = `sqlite:${join(folder, 'locks.db')}`;
+  return {
+    urlFor: async () => url,
+    observerUrl: url,
+    leftovers: async () => [],
+    versions: {},
+    [Symbol.asyncDispose]: async () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+async function startRedisSingle(): Promise<Target> {
+  const clock = await clockShim();
+  const server = await startRedis({
+    ...(clock && { env: clock.env }),
+    args: ['--appendonly', 'yes', '--appendfsync', 'always'],
+  });
+  const proxies = new Map<string, FaultProxy>();
+  return {
+    urlFor: async (worker) => {
+      const proxy = proxies.get(worker) ?? (await FaultProxy.start(server.port));
+      proxies.set(worker, proxy);
+      return loopback(proxy.port);
+    },
+    observerUrl: loopback(server.port),
+    server,
+    proxies,
+    ...(clock && { clock }),
+    redis: (...words) => command(server.port, ...words),
+    forget: async () => {
+      const data = join(server.folder, 'data');
+      for (const file of await readdir(data)) await rm(join(data, file), { recursive: true });
+    },
+    leftovers: (namespace) => keysLeft([server.port], namespace),
+    versions: { redis: await redisVersion(server.port) },
+    [Symbol.asyncDispose]: async () => {
+      for (const proxy of proxies.values()) await proxy[Symbol.asyncDispose]();
+      await server.stop();
+      clock?.[Symbol.dispose]();
+    },
+  };
+}
+
+async function startRedisSentinel(): Promise<Target> {
+  const sentinel: RedisSentinel = await startSentinel();
+  const hosts = sentinel.hosts.map(({ host, port }) => `${host}:${port}`).join(',');
+  const url = `redis+sentinel://${hosts}/${sentinel.name}`;
+  const primary = (): Promise<Server> => sentinel.currentPrimary();
+  return {
+    urlFor: async () => url,
+    observerUrl: url,
+    failover: async () => {
+      const old = await primary();
+      await old.kill();
+      await sentinel.settled();
+      await old.restart();
+      await sentinel.settled();
+    },
+    redis: async (...words) => command((await primary()).port, ...words),
+    leftovers: async (namespace) => keysLeft([(await primary()).port], namespace),
+    versions: { redis: await redisVersion(sentinel.primary.port) },
+    [Symbol.asyncDispose]: () => sentinel[Symbol.asyncDispose](),
+  };
+}
+
+async function startRedisCluster(): Promise<Target> {
+  const cluster: RedisCluster = await startCluster();
+  const url = `redis+cluster://${cluster.hosts.map(({ host, port }) => `${host}:${port}`).join(',')}`;
+  return {
+    urlFor: async () => url,
+    observerUrl: url,
+    failover: async () => {
+      const slot = Math.floor(Math.random() * 16_384);
+      const old = await cluster.primaryOf(slot);
+      await cluster.failover(slot, 'kill');
+      await old.restart();
+      await cluster.settled();
+    },
+    redis: async (...words) => {
+      for (const slot of [0, 6_000, 12_000]) await command((await cluster.primaryOf(slot)).port, ...words);
+    },
+    leftovers: async (namespace) => {
+      const primaries = await Promise.all([0, 6_000, 12_000].map((slot) => cluster.primaryOf(slot)));
+      return keysLeft(
+        primaries.map(({ port }) => port),
+        namespace,
+      );
+    },
+    versions: { redis: await redisVersion(cluster.nodes[0]!.port) },
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+function loopback(port: number): string {
+  return `redis://127.0.0.1:${port}`;
+}
+
+/** A shard without sessions keeps one key for its tokens, and nothing in it but that. */
+async function keysLeft(ports: readonly number[], namespace: string): Promise<string[]> {
+  const left: string[] = [];
+  for (const port of ports) {
+    for (const key of (await command(port, 'KEYS', `${namespace}:*`)) as string[]) {
+      if (!key.endsWith(':state')) left.push(key);
+      else if (Number(await command(port, 'HLEN', key)) > 1) left.push(`${key} with more than its tokens`);
+    }
+  }
+  return left;
+}
+
+async function redisVersion(port: number): Promise<string> {
+  return (await info(port, 'INFO', 'server')).get('redis_version') ?? 'unknown';
+}

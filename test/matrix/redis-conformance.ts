@@ -1,0 +1,33 @@
+/** The conformance suite on every client library. It takes minutes, so it runs for `npm run test:matrix` only. */
+import { afterAll, test } from 'vitest';
+import { redis } from '../../src/engines/redis/index.js';
+import { conformance } from '../../src/testing/index.js';
+import { type Connected, REDIS_CLIENTS, type RedisClients } from './redis-clients.js';
+
+export interface Topology {
+  readonly name: string;
+  start(): Promise<{ connect(clients: RedisClients): Promise<Connected>; stop(): Promise<void> }>;
+}
+
+/** The engine is made of a connected client while the cases are registered, so everything starts before them. */
+export async function onEveryClient(topology: Topology): Promise<void> {
+  if (process.env['HOLDFAST_MATRIX'] === undefined) {
+    test.skip(`${topology.name}, every client (not here: it is for npm run test:matrix)`, () => {});
+    return;
+  }
+  const servers = await topology.start();
+  const connected: Connected[] = [];
+  afterAll(async () => {
+    for (const one of connected) one.close();
+    await servers.stop();
+  });
+  for (const clients of REDIS_CLIENTS) {
+    const one = await servers.connect(clients);
+    connected.push(one);
+    conformance({
+      test: test.concurrent,
+      engine: `${topology.name}, ${clients.name}`,
+      source: () => redis(one.client, { epochGuard: false }),
+    });
+  }
+}

@@ -15,7 +15,7 @@ import { traits as sqliteTraits } from './engines/sqlite/traits.js';
 interface Strategy {
   readonly traits: Traits;
   load(url: EngineUrl): Promise<EngineSource>;
-  realm?(name: string): string;
+  readonly realm?: (name: string) => string;
   /** Throws if something is wrong with the URL, so that it is told when the Holdfast is made. */
   check?(url: EngineUrl): unknown;
 }

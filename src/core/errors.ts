@@ -16,8 +16,8 @@ export class HoldfastError extends Error {
 
   /** For logs. JSON has no bigint, so tokens are written as text. */
   toJSON(): object {
-    const { name, message } = this;
-    const text = JSON.stringify({ ...this, name, message }, (_key, value: unknown) =>
+    const fields = Object.entries(this).concat([['message', this.message]]);
+    const text = JSON.stringify(Object.fromEntries(fields), (_key, value: unknown) =>
       typeof value === 'bigint' ? `${value}` : value,
     );
     return JSON.parse(text) as object;

@@ -15,7 +15,8 @@ export const loss: readonly Case[] = [
       const inside = gate();
       const done = gate();
       const run = track(
-        stopped.locks.mutex(stage.name()).run(async () => {
+        // Near: what is far may have a validity of its own.
+        stopped.locks.mutex(stage.nameNear(lease.name)).run(async () => {
           inside.open();
           await done.opened;
           return 'resolved, but too late';

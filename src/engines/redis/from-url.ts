@@ -27,10 +27,7 @@ export async function clientFromUrl(url: RedisUrl): Promise<IoredisClient> {
     enableOfflineQueue: true,
     retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
   };
-  const client = make();
-  // Without a listener ioredis prints them. That it can't connect is told by the calls that fail.
-  client.on('error', () => {});
-  return client as unknown as IoredisClient;
+  return make() as unknown as IoredisClient;
 
   function make(): InstanceType<typeof Redis> | InstanceType<typeof Cluster> {
     if (kind === 'single') return new Redis({ ...connection, ...hosts[0]!, db });
@@ -42,8 +39,7 @@ export async function clientFromUrl(url: RedisUrl): Promise<IoredisClient> {
         db,
         ...(sentinelPassword !== undefined && { sentinelPassword }),
         ...(tls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
-        // Not failoverDetector: if it fires while the client connects anew, the client ends for ever. The silence of a
-        // primary that hangs is noticed without it.
+        failoverDetector: true,
         sentinelRetryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
       });
     return new Cluster([...hosts], {

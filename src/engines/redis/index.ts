@@ -24,7 +24,7 @@ import { clientFromUrl } from './from-url.js';
 import { IoredisPort, isIoredis } from './ioredis.js';
 import { listLines } from './listing.js';
 import { isNodeRedis, NodeRedisPort } from './node-redis.js';
-import type { RedisPort } from './port.js';
+import { explain, type RedisPort } from './port.js';
 import { RedisRegisters } from './registers.js';
 import { RedisSession } from './session.js';
 import { Shard } from './shard.js';
@@ -105,8 +105,13 @@ class RedisEngine implements Engine {
     // Another id than the session's: everybody can see which channels there are.
     const inbox = this.#clock.id();
     // Before the session exists, so that no message to it can get lost.
-    const subscription = await this.#port.listen(shard.inboxes + inbox, session);
-    if (!(await session.open(inbox, subscription))) warnUnguarded();
+    const subscription = await this.#port.listen(shard.inboxes + inbox, session).catch(explain);
+    try {
+      if (!(await session.open(inbox, subscription))) warnUnguarded();
+    } catch (error) {
+      void subscription.close().catch(() => {});
+      throw error;
+    }
     sessions.add(session);
     return session;
   }

@@ -5,6 +5,8 @@ import {
   atMostEvery,
   Channels,
   type ChannelListener,
+  explain,
+  isHopeless,
   isUnknownCommand,
   type RedisPort,
   runCached,
@@ -12,17 +14,25 @@ import {
   type Subscription,
 } from './port.js';
 
-export interface IoredisClient {
+export interface IoredisClient extends Connection {
   readonly isCluster?: boolean;
   readonly options?: { readonly keyPrefix?: string | Buffer; readonly redisOptions?: object };
   evalsha(sha1: string, keyCount: number, ...words: string[]): Promise<unknown>;
   eval(text: string, keyCount: number, ...words: string[]): Promise<unknown>;
   duplicate(...overrides: unknown[]): unknown;
-  disconnect(): void;
 }
 
-interface Subscriber {
+interface Connection {
+  readonly status?: string;
+  /** Its socket; clusters have several, and do not show them. */
+  readonly stream?: { ref?(): void; unref?(): void } | undefined;
+  connect(): Promise<unknown>;
   disconnect(): void;
+  on(event: string, listener: (...args: never[]) => void): unknown;
+  off(event: string, listener: (...args: never[]) => void): unknown;
+}
+
+interface Subscriber extends Connection {
   ping(): Promise<unknown>;
   subscribe(...channels: string[]): Promise<unknown>;
   unsubscribe(...channels: string[]): Promise<unknown>;
@@ -30,7 +40,6 @@ interface Subscriber {
   sunsubscribe?(...channels: string[]): Promise<unknown>;
   /** Clusters have it. */
   refreshSlotsCache?(): void;
-  on(event: string, listener: (...args: string[]) => void): unknown;
 }
 
 export function isIoredis(client: object): client is IoredisClient {
@@ -54,22 +63,64 @@ export class IoredisPort implements RedisPort {
    */
   readonly #checkTopology = atMostEvery(TOPOLOGY_MS, () => this.#ask((subscriber) => subscriber.refreshSlotsCache?.()));
 
+  #closed = false;
+  #calls = 0;
+  /** Why a client of ours is of no use, though it is connected: it goes on in database 0 if there is no other. */
+  #refusal: unknown;
+
   /** @param owned whether the client is ours to close. */
   constructor(client: IoredisClient, owned: boolean) {
     this.cluster = client.isCluster === true;
     this.#client = client;
     this.#owned = owned;
+    if (owned) this.#own(client);
   }
 
   run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const words = [...keys, ...args];
-    return runCached(this.#client.evalsha(sha1, keys.length, ...words), () =>
+    const answer = runCached(this.#client.evalsha(sha1, keys.length, ...words), () =>
       this.#client.eval(text, keys.length, ...words),
     );
+    return this.#owned ? this.#awake(answer) : answer;
+  }
+
+  /** A call under way keeps the process alive; a connection does not. */
+  async #awake(answer: Promise<unknown>): Promise<unknown> {
+    this.#calls += 1;
+    if (this.#calls === 1) this.#client.stream?.ref?.();
+    try {
+      const value = await answer;
+      if (this.#refusal !== undefined) explain(this.#refusal);
+      return value;
+    } finally {
+      this.#calls -= 1;
+      if (this.#calls === 0) this.#client.stream?.unref?.();
+    }
+  }
+
+  #own(client: IoredisClient): void {
+    // Without a listener ioredis prints them. That it can't connect is told by the calls that fail.
+    client.on('error', (error: unknown) => {
+      if (isHopeless(error)) this.#refusal = error;
+    });
+    client.on('connect', () => {
+      this.#refusal = undefined;
+      if (this.#calls === 0) client.stream?.unref?.();
+    });
+    this.#revive(client);
+  }
+
+  /** A failover that is noticed while it connects anew makes ioredis give up for ever. */
+  #revive(connection: Connection): void {
+    connection.on('end', () => {
+      if (this.#closed || this.cluster) return;
+      setTimeout(() => void (this.#closed || connection.connect().catch(() => {})), REVIVE_MS).unref();
+    });
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
     const subscriber = await this.#subscribed();
+    await whenReady(subscriber);
     // Who has lost its session does not beat.
     if (this.cluster) this.#checkTopology();
     this.#channels.add(channel, listener);
@@ -116,6 +167,7 @@ export class IoredisPort implements RedisPort {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     (await this.#subscriber?.catch(() => undefined))?.disconnect();
     if (this.#owned) this.#client.disconnect();
   }
@@ -140,7 +192,9 @@ export class IoredisPort implements RedisPort {
 
   #singleSubscriber(): Subscriber {
     const subscriber = this.#client.duplicate(SUBSCRIBER_OPTIONS) as Subscriber;
+    subscriber.on('connect', () => subscriber.stream?.unref?.());
     subscriber.on('ready', () => void this.#resubscribe(subscriber));
+    this.#revive(subscriber);
     return subscriber;
   }
 
@@ -173,6 +227,24 @@ export class IoredisPort implements RedisPort {
   }
 }
 
+/** Rejects with what stands in the way, so that the caller hears it: commands would wait for ever, and say nothing. */
+function whenReady(subscriber: Subscriber): Promise<void> {
+  if (subscriber.status === 'ready') return Promise.resolve();
+  if (subscriber.status === 'wait') void subscriber.connect().catch(() => {});
+  return new Promise((resolve, reject) => {
+    const settle = (error?: Error): void => {
+      subscriber.off('ready', onReady);
+      subscriber.off('error', settle);
+      if (error) reject(error);
+      else resolve();
+    };
+    const onReady = (): void => settle();
+    subscriber.on('ready', onReady);
+    subscriber.on('error', settle);
+  });
+}
+
+const REVIVE_MS = 100;
 const TOPOLOGY_MS = 1_000;
 
 /** A PING is all that a subscriber's connection is asked: without an answer for so long it is dead. */

@@ -3,6 +3,7 @@
  * shape: ioredis and iovalkey in ioredis.ts, node-redis in node-redis.ts.
  */
 import { createHash } from 'node:crypto';
+import { EngineError } from '../../core/errors.js';
 
 export interface RedisPort {
   readonly cluster: boolean;
@@ -39,9 +40,24 @@ export function defineScript(text: string): Script {
 /** By its hash; the server forgets scripts when it restarts, fails over or is told to, and then it gets the text. */
 export function runCached(byHash: Promise<unknown>, byText: () => Promise<unknown>): Promise<unknown> {
   return byHash.catch((error: unknown) => {
-    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return byText();
-    throw error;
+    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return byText().catch(explain);
+    return explain(error);
   });
+}
+
+const HOPELESS = /^(NOAUTH|WRONGPASS|NOPERM|ERR invalid password|ERR (DB index|invalid DB)|ERR unknown command)/i;
+
+/** Whether the server has said no in a way that asking again can't change: rights, credentials, a database it lacks. */
+export function isHopeless(error: unknown): boolean {
+  return error instanceof Error && HOPELESS.test(error.message);
+}
+
+export function explain(error: unknown): never {
+  if (!isHopeless(error)) throw error;
+  throw new EngineError(
+    `Redis refuses: ${(error as Error).message}. Look at the user, the password, the database and the rights (docs/engines/redis.md).`,
+    { cause: error, retryable: false },
+  );
 }
 
 /** Sharded messages came with Redis 7. */

@@ -94,9 +94,12 @@ export class RedisSession implements Session, ChannelListener {
   async close(): Promise<void> {
     this.#waiting.clear();
     this.#setup.forget();
-    // Many claims are buried in several steps.
-    while (Number(await this.#step('reap', this.#id, 1)) === 1);
-    await this.#subscription?.close();
+    try {
+      // Many claims are buried in several steps.
+      while (Number(await this.#step('reap', this.#id, 1)) === 1);
+    } finally {
+      await this.#subscription?.close();
+    }
   }
 
   // --- what the server tells us ---------------------------------------------------------------------------------
@@ -138,18 +141,11 @@ export class RedisSession implements Session, ChannelListener {
 
 function placeOf(answer: string): Place {
   const rest = answer.slice(1);
-  switch (answer[0]) {
-    case 'h':
-      return { state: 'held', token: BigInt(rest) };
-    case 'w':
-      return { state: 'waiting' };
-    case 'r':
-      return { state: 'refused' };
-    case 'm':
-      return { state: 'mismatch', capacity: Number(rest) };
-    default:
-      return { state: 'gone' };
-  }
+  if (answer.startsWith('h')) return { state: 'held', token: BigInt(rest) };
+  if (answer === 'w') return { state: 'waiting' };
+  if (answer === 'r') return { state: 'refused' };
+  if (answer.startsWith('m')) return { state: 'mismatch', capacity: Number(rest) };
+  return { state: 'gone' };
 }
 
 function indexed([id, line, place]: readonly string[]): IndexedClaim {

@@ -19,7 +19,7 @@ export interface ShardOptions {
   readonly prefix: string;
   readonly epochGuard: boolean;
   /** Whether any of ours waits in this shard. */
-  waits(): boolean;
+  readonly waits: () => boolean;
 }
 
 /** A script blocks the server while it runs: a step takes some 10 µs. */

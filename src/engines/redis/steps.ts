@@ -65,58 +65,77 @@ local function findEpoch()
   epoch = before and string.sub(info, before + 1, before + 40) or ''
 end
 
-while ARGV[at] == 'enter' or ARGV[at] == 'leave' do
-  local id, session, lineId = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local personField, claimField, lineField = 's' .. session, 'c' .. id, 'l' .. lineId
-  local texts = redis.call('HMGET', state, 'shard', personField, claimField, lineField)
-  local shardText, personText, claimText, lineText = texts[1], texts[2], texts[3], texts[4]
-  if not shardText or not personText then break end
-  local ttl, dies, count, held, sum, evicted = struct.unpack('<dddddd', personText)
-  local inbox = string.sub(personText, 49)
+do
+  -- The steps of one call are those of one session, but for the moment in which it is replaced.
+  local session, ttl, dies, count, held, sum, evicted, inbox
+  local last, longest, since, rest
+  local entered, changed = false, false
 
-  if ARGV[at] == 'enter' then
-    if claimText or lineText then break end
-    if not nowMs then
-      local time = redis.call('TIME')
-      nowMs, nowUs = time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]
-    end
-    local serial, weight, capacity, note = ARGV[at + 4], ARGV[at + 5], ARGV[at + 6], ARGV[at + 8]
-    if dies <= nowMs or (weight ~= capacity and tonumber(weight) > tonumber(capacity)) then break end
-    local last, longest, since = struct.unpack('<ddd', shardText)
-    if ARGV[1] == '1' then
-      if not epoch then findEpoch() end
-      if epoch ~= string.sub(shardText, 25) or nowMs < since + longest then break end
-    end
-    last = math.max(last + 1, nowUs)
-    local token = string.format('%016d', last)
-    local spot = 'L' .. lineId .. '\n' .. token .. '\n' .. id
-    if redis.call('ZADD', order, '0', '', '0', spot, '0', 'S' .. session .. '\n' .. id) ~= 2 then damaged = true break end
-    redis.call('HSET', state,
-      'shard', struct.pack('<ddd', last, longest, since) .. string.sub(shardText, 25),
-      personField, struct.pack('<dddddd', ttl, dies, count + 1, held + 1, (sum + serial) % 4294967296, evicted) .. inbox,
-      claimField, struct.pack('<dddc16I4c0I4c0I4c0', serial, weight, nowMs, token,
-        #session, session, #lineId, lineId, #note, note),
-      lineField, struct.pack('<dddc16', capacity, weight, 0, token))
-    answers[#answers + 1] = 'h' .. token
-    at = at + 9
-  else
-    if not claimText or not lineText or evicted > 0 then break end
-    local serial, weight, _, token, owner, name = struct.unpack('<dddc16I4c0I4c0', claimText)
-    local capacity, lineHeld, waiting, frontier = struct.unpack('<dddc16', lineText)
-    if owner ~= session or name ~= lineId or waiting > 0 then break end
-    local spot = 'L' .. lineId .. '\n' .. token .. '\n' .. id
-    if redis.call('ZREM', order, spot, 'S' .. session .. '\n' .. id) ~= 2 then damaged = true break end
-    personText = struct.pack('<dddddd', ttl, dies, count - 1, held - 1, (sum - serial) % 4294967296, evicted) .. inbox
-    if lineHeld > weight then
-      redis.call('HDEL', state, claimField)
-      lineText = struct.pack('<dddc16', capacity, lineHeld - weight, 0, frontier)
-      redis.call('HSET', state, personField, personText, lineField, lineText)
+  while ARGV[at] == 'enter' or ARGV[at] == 'leave' do
+    local id, lineId, claimText, lineText = ARGV[at + 1], ARGV[at + 3], nil, nil
+    local claimField, lineField = 'c' .. id, 'l' .. lineId
+    if not session then
+      local texts = redis.call('HMGET', state, claimField, lineField, 'shard', 's' .. ARGV[at + 2])
+      if not texts[3] or not texts[4] then break end
+      session, claimText, lineText = ARGV[at + 2], texts[1], texts[2]
+      last, longest, since = struct.unpack('<ddd', texts[3])
+      rest = string.sub(texts[3], 25)
+      ttl, dies, count, held, sum, evicted = struct.unpack('<dddddd', texts[4])
+      inbox = string.sub(texts[4], 49)
+    elseif session == ARGV[at + 2] then
+      local texts = redis.call('HMGET', state, claimField, lineField)
+      claimText, lineText = texts[1], texts[2]
     else
-      redis.call('HDEL', state, claimField, lineField)
-      redis.call('HSET', state, personField, personText)
+      break
     end
-    answers[#answers + 1] = 1
-    at = at + 4
+
+    if ARGV[at] == 'enter' then
+      local serial, weight, capacity, note = ARGV[at + 4], ARGV[at + 5], ARGV[at + 6], ARGV[at + 8]
+      if claimText or lineText or (weight ~= capacity and tonumber(weight) > tonumber(capacity)) then break end
+      if not nowMs then
+        local time = redis.call('TIME')
+        nowMs, nowUs = time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]
+        if ARGV[1] == '1' then findEpoch() end
+      end
+      if dies <= nowMs or (ARGV[1] == '1' and (epoch ~= rest or nowMs < since + longest)) then break end
+      last = math.max(last + 1, nowUs)
+      local token = string.format('%016d', last)
+      local spot = 'L' .. lineId .. '\n' .. token .. '\n' .. id
+      if redis.call('ZADD', order, '0', spot, '0', 'S' .. session .. '\n' .. id) ~= 2 then damaged = true break end
+      redis.call('HSET', state,
+        claimField, struct.pack('<dddc16I4c0I4c0I4c0', serial, weight, nowMs, token,
+          #session, session, #lineId, lineId, #note, note),
+        lineField, struct.pack('<dddc16', capacity, weight, 0, token))
+      count, held, sum, entered = count + 1, held + 1, sum + serial, true
+      answers[#answers + 1] = 'h' .. token
+      at = at + 9
+    else
+      if not claimText or not lineText or evicted > 0 then break end
+      local serial, weight, _, token, owner, name = struct.unpack('<dddc16I4c0I4c0', claimText)
+      local capacity, lineHeld, waiting, frontier = struct.unpack('<dddc16', lineText)
+      if owner ~= session or name ~= lineId or waiting > 0 then break end
+      local spot = 'L' .. lineId .. '\n' .. token .. '\n' .. id
+      if redis.call('ZREM', order, spot, 'S' .. session .. '\n' .. id) ~= 2 then damaged = true break end
+      if lineHeld > weight then
+        redis.call('HDEL', state, claimField)
+        redis.call('HSET', state, lineField, struct.pack('<dddc16', capacity, lineHeld - weight, 0, frontier))
+      else
+        redis.call('HDEL', state, claimField, lineField)
+      end
+      count, held, sum = count - 1, held - 1, sum - serial
+      answers[#answers + 1] = 1
+      at = at + 4
+    end
+    changed = true
+  end
+
+  if changed then
+    local person = struct.pack('<dddddd', ttl, dies, count, held, sum % 4294967296, evicted) .. inbox
+    if entered then
+      redis.call('HSET', state, 's' .. session, person, 'shard', struct.pack('<ddd', last, longest, since) .. rest)
+    else
+      redis.call('HSET', state, 's' .. session, person)
+    end
   end
 end
 if not ARGV[at] and not damaged then return answers end
@@ -245,9 +264,7 @@ end
 local function settle()
   local adds, removals = S.adds, S.removals
   if #adds > 0 then
-    adds[#adds + 1] = '0'
-    adds[#adds + 1] = ''
-    if redis.call('ZADD', order, unpack(adds)) ~= #adds / 2 - 1 then S.damaged = true end
+    if redis.call('ZADD', order, unpack(adds)) ~= #adds / 2 then S.damaged = true end
     S.adds = {}
   end
   if #removals > 0 then

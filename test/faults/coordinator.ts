@@ -3,7 +3,7 @@
  * the history, which the checkers judge.
  */
 import { type ChildProcess, fork } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
@@ -147,6 +147,7 @@ class Coordinator {
     await this.#leftClaims();
     for (const detail of await target.leftovers(this.#namespace))
       this.#write({ kind: 'leftover', at: nowMicros(), what: 'key', detail });
+    this.#leaks();
     for (const name of this.#names) {
       const value = Number(readFileSync(join(this.#options.folder, name), 'utf8'));
       this.#write({ kind: 'counter', at: nowMicros(), name, value });
@@ -165,6 +166,16 @@ class Coordinator {
       });
     await this.#observer.close();
     this.#observer = undefined;
+  }
+
+  /** In histories and in what the workers have printed. */
+  #leaks(): void {
+    for (const secret of this.#options.target.secrets ?? []) {
+      for (const file of readdirSync(this.#options.folder)) {
+        if (!readFileSync(join(this.#options.folder, file), 'utf8').includes(secret)) continue;
+        this.#write({ kind: 'leftover', at: nowMicros(), what: 'secret', detail: `a password in ${file}` });
+      }
+    }
   }
 
   async #close(seat: Seat): Promise<void> {
@@ -226,6 +237,7 @@ class Coordinator {
       ttlMs,
       target,
       observer: this.#observer,
+      namespace: this.#namespace,
       names: this.#names.filter(isExclusive),
       victims: () => [...this.#seats.values()],
       during: async (nemesis, victim, fault) => {
@@ -338,18 +350,22 @@ class Seat implements Victim {
   async start(): Promise<void> {
     this.#life += 1;
     const setup = await this.#setup(this.#life);
+    const log = openSync(join(setup.folder, `${setup.worker}.log`), 'a');
     const child = fork(join(import.meta.dirname, 'worker.ts'), [JSON.stringify(setup)], {
       execArgv: ['--import', 'tsx'],
       env: { ...process.env, ...this.clock?.env },
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      stdio: ['ignore', log, log, 'ipc'],
     });
+    closeSync(log);
     this.#child = child;
     await new Promise<void>((resolve, reject) => {
       child.on('message', (message: FromWorker) => {
         if (message.say === 'ready') resolve();
         else this.#heard(child, message);
       });
-      child.once('exit', () => reject(new Error(`${setup.worker} ended before it was ready`)));
+      child.once('exit', () =>
+        reject(new Error(`${setup.worker} ended before it was ready: ${setup.folder}/${setup.worker}.log`)),
+      );
     });
     if (this.#faults) this.tell({ tell: 'faults', on: true });
   }

@@ -34,7 +34,7 @@ export type Property =
 export type Mode = 'mutex' | 'reentrant' | 'read' | 'write' | 'semaphore' | 'election';
 
 /** A process of the workload came, or a phase began. */
-export interface WorkerEvent {
+interface WorkerEvent {
   readonly kind: 'worker';
   readonly at: number;
   readonly worker: string;

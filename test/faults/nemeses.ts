@@ -27,6 +27,7 @@ export interface Scene {
   readonly ttlMs: number;
   readonly target: Target;
   readonly observer: Holdfast | undefined;
+  readonly namespace: string;
   readonly names: readonly string[];
   victims(): readonly Victim[];
   /** Writes begin and end around what happens to `target`: a worker, `server` or `link`. */
@@ -50,6 +51,7 @@ const NO_PROXY = 'clients find the servers by themselves, around any proxy';
 
 const onWorkers = (_target: Target, { processes }: TargetKind): string | undefined =>
   processes ? undefined : ONE_PROCESS;
+const onAnyServer = ({ server, leader }: Target): string | undefined => (server || leader ? undefined : NO_SERVER);
 const onServer = ({ server }: Target): string | undefined => (server ? undefined : NO_SERVER);
 const onRedis = ({ redis }: Target): string | undefined => (redis ? undefined : 'it is no Redis');
 const onLinks = ({ proxies, redis }: Target): string | undefined =>
@@ -114,15 +116,17 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     },
   },
   hang: {
-    about: 'the server is stopped (SIGSTOP) for up to 2 ttl',
-    whyNot: onServer,
+    about:
+      'the server, or the one that leads, is stopped (SIGSTOP) for up to 2 ttl; a leader long enough to be replaced',
+    whyNot: onAnyServer,
     async strike(scene) {
-      const { server } = scene.target;
+      const { server = await scene.target.leader!() } = scene.target;
       await scene.during('hang', 'server', async () => {
-        await server!.pause();
-        await sleep(scene.random.between(0.2, 2) * scene.ttlMs);
-        server!.resume();
+        await server.pause();
+        await sleep(scene.random.between(0.2, scene.target.server ? 2 : 8) * scene.ttlMs);
+        server.resume();
       });
+      if (!scene.target.server) await sleep(3 * scene.ttlMs);
     },
   },
   restart: {
@@ -180,6 +184,15 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     async strike(scene) {
       scene.instant('flush', 'server');
       await scene.target.redis!('FLUSHALL');
+      await sleep(2 * scene.ttlMs);
+    },
+  },
+  delete: {
+    about: 'a part of what is stored is deleted: one of the keys, a row',
+    spares: ['belief', 'fifo'],
+    whyNot: ({ deleteSome }) => (deleteSome ? undefined : ONE_PROCESS),
+    async strike(scene) {
+      await scene.during('delete', 'server', () => scene.target.deleteSome!(scene.namespace));
       await sleep(2 * scene.ttlMs);
     },
   },

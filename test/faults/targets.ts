@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from '@photostructure/sqlite';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
@@ -18,6 +19,12 @@ export interface Target extends AsyncDisposable {
   /** To look at lines from outside; absent where only the process itself can. */
   readonly observerUrl?: string;
   readonly server?: Server;
+  /** The one of several servers that grants, now. */
+  readonly leader?: () => Promise<Server>;
+  /** Takes a part of what is stored away, as a careless operator does. */
+  readonly deleteSome?: (namespace: string) => Promise<void>;
+  /** Words that must not appear in anything that is written. */
+  readonly secrets?: readonly string[];
   readonly proxies?: ReadonlyMap<string, FaultProxy>;
   readonly clock?: ClockShim;
   /** Makes another server the primary, by killing the one there is; what was killed comes back as a replica. */
@@ -56,10 +63,15 @@ async function startMemory(): Promise<Target> {
 
 async function startSqlite(): Promise<Target> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-faults-'));
-  const url = `sqlite:${join(folder, 'locks.db')}`;
+  const file = join(folder, 'locks.db');
+  const url = `sqlite:${file}`;
   return {
     urlFor: async () => url,
     observerUrl: url,
+    deleteSome: async () => {
+      using database = new Rows(file);
+      database.deleteAll();
+    },
     leftovers: async () => [],
     versions: {},
     [Symbol.asyncDispose]: async () => rmSync(folder, { recursive: true, force: true }),
@@ -70,16 +82,22 @@ async function startRedisSingle(): Promise<Target> {
   const clock = await clockShim();
   const server = await startRedis({
     ...(clock && { env: clock.env }),
-    args: ['--appendonly', 'yes', '--appendfsync', 'always'],
+    args: [
+      ...['--appendonly', 'yes', '--appendfsync', 'always'],
+      // Workers have a password, so that it can be seen whether it gets anywhere.
+      ...['--user', 'worker', 'on', `>${PASSWORD}`, '~*', '&*', '+@all'],
+    ],
   });
   const proxies = new Map<string, FaultProxy>();
   return {
     urlFor: async (worker) => {
       const proxy = proxies.get(worker) ?? (await FaultProxy.start(server.port));
       proxies.set(worker, proxy);
-      return loopback(proxy.port);
+      return `redis://worker:${PASSWORD}@127.0.0.1:${proxy.port}`;
     },
-    observerUrl: loopback(server.port),
+    observerUrl: `redis://127.0.0.1:${server.port}`,
+    secrets: [PASSWORD],
+    deleteSome: (namespace) => deleteOneKey(server.port, namespace),
     server,
     proxies,
     ...(clock && { clock }),
@@ -106,6 +124,8 @@ async function startRedisSentinel(): Promise<Target> {
   return {
     urlFor: async () => url,
     observerUrl: url,
+    leader: primary,
+    deleteSome: async (namespace) => deleteOneKey((await primary()).port, namespace),
     failover: async () => {
       const old = await primary();
       await old.kill();
@@ -126,6 +146,8 @@ async function startRedisCluster(): Promise<Target> {
   return {
     urlFor: async () => url,
     observerUrl: url,
+    leader: () => cluster.primaryOf(Math.floor(Math.random() * 16_384)),
+    deleteSome: async (namespace) => deleteOneKey((await cluster.primaryOf(0)).port, namespace),
     failover: async () => {
       const slot = Math.floor(Math.random() * 16_384);
       const old = await cluster.primaryOf(slot);
@@ -148,8 +170,31 @@ async function startRedisCluster(): Promise<Target> {
   };
 }
 
-function loopback(port: number): string {
-  return `redis://127.0.0.1:${port}`;
+const PASSWORD = 'canary-in-the-coal-mine';
+
+async function deleteOneKey(port: number, namespace: string): Promise<void> {
+  const keys = (await command(port, 'KEYS', `${namespace}:*`)) as string[];
+  const key = keys[Math.floor(Math.random() * keys.length)];
+  if (key !== undefined) await command(port, 'DEL', key);
+}
+
+/** The tables of the SQLite engine, by hand. */
+class Rows implements Disposable {
+  readonly #database: InstanceType<typeof DatabaseSync>;
+
+  constructor(file: string) {
+    this.#database = new DatabaseSync(file);
+    this.#database.exec('PRAGMA busy_timeout = 5000');
+  }
+
+  /** All of them: a single row is half of a line, which no operator could take for the whole. */
+  deleteAll(): void {
+    this.#database.exec('BEGIN IMMEDIATE; DELETE FROM claim; DELETE FROM line; DELETE FROM session; COMMIT');
+  }
+
+  [Symbol.dispose](): void {
+    this.#database.close();
+  }
 }
 
 /** A shard without sessions keeps one key for its tokens, and nothing in it but that. */

@@ -29,6 +29,8 @@ interface Messages {
   sUnsubscribe: (channel: string) => Promise<unknown>;
   on(event: string, listener: () => void): unknown;
   off(event: string, listener: () => void): unknown;
+  getMaxListeners(): number;
+  setMaxListeners(count: number): unknown;
 }
 
 export interface NodeRedisClient extends Messages {
@@ -77,8 +79,6 @@ export class NodeRedisPort implements RedisPort {
   });
 
   constructor(client: NodeRedisClient) {
-    if (client.isOpen === false)
-      throw new ConfigError('This Redis client is not connected. Call `await client.connect()` before its first use.');
     this.cluster = client.masters !== undefined;
     this.#client = client;
     this.#sharded = this.cluster;
@@ -109,7 +109,10 @@ export class NodeRedisPort implements RedisPort {
   async close(): Promise<void> {
     this.#shardedChannels.clear();
     const messages = await this.#messages?.catch(() => undefined);
-    for (const event of RESUMPTIONS) messages?.off(event, this.#resumed);
+    if (messages) {
+      for (const event of RESUMPTIONS) messages.off(event, this.#resumed);
+      messages.setMaxListeners(messages.getMaxListeners() - 1);
+    }
     this.#destroy?.();
   }
 
@@ -150,11 +153,15 @@ export class NodeRedisPort implements RedisPort {
 
   async #connect(): Promise<Messages> {
     const messages = await this.#subscriber();
+    // Many engines may share the user's client: no warning because of ours.
+    messages.setMaxListeners(messages.getMaxListeners() + 1);
     for (const event of RESUMPTIONS) messages.on(event, this.#resumed);
     return messages;
   }
 
   async #subscriber(): Promise<Messages> {
+    if (this.#client.isOpen === false)
+      throw new ConfigError('This Redis client is not connected. Call `await client.connect()` before its first use.');
     if (this.cluster || !this.#client.duplicate) return this.#client;
     const subscriber = this.#client.duplicate({ pingInterval: PING_MS, socketTimeout: SILENCE_MS });
     // An error without a listener ends the process. That it can't connect is told by the calls that fail.

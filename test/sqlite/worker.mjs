@@ -35,11 +35,13 @@ const actions = {
   close: () => locks.close(),
 };
 
-process.on('message', async ({ call, action, args }) => {
+async function perform({ call, action, args }) {
   try {
     process.send({ call, ok: (await actions[action](args ?? {})) ?? null });
   } catch (error) {
     process.send({ call, error: { code: error.code, message: error.message } });
   }
-});
+}
+
+process.on('message', (message) => void perform(message));
 process.on('disconnect', () => process.exit());

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { Random } from '../simulation/random.js';
-import { type HistoryEvent, HistoryWriter, nowMicros, type Property } from './history.js';
+import { type HistoryEvent, HistoryWriter, nowMicros, type Property, STARVED } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
 import { Resource } from './resource.js';
 import type { Target, TargetKind } from './targets.js';
@@ -71,6 +71,7 @@ class Coordinator {
   #observer: Holdfast | undefined;
   #faults = 0;
   #over = false;
+  #watchdog: NodeJS.Timeout | undefined;
   #observing: Promise<void> | undefined;
 
   constructor(options: RunOptions) {
@@ -85,6 +86,7 @@ class Coordinator {
 
   async run(): Promise<string[]> {
     this.#writeRun();
+    this.#watch();
     await this.#start();
     await this.#phase('calm', () => this.#calm());
     await this.#phase('faults', () => this.#strike());
@@ -95,6 +97,7 @@ class Coordinator {
 
   async end(): Promise<void> {
     this.#over = true;
+    clearInterval(this.#watchdog);
     await this.#observing;
     await this.#observer?.close().catch(() => {});
     for (const seat of this.#seats.values()) seat.end();
@@ -184,6 +187,20 @@ class Coordinator {
     if (handles === undefined)
       this.#write({ ...leftover, what: 'promise', detail: `${seat.id} did not come to an end` });
     for (const handle of handles ?? []) this.#write({ ...leftover, what: 'handle', detail: `${handle} of ${seat.id}` });
+  }
+
+  /** All connections of the workers may go through us: what keeps us from running keeps them from beating. */
+  #watch(): void {
+    let last = nowMicros();
+    this.#watchdog = setInterval(() => {
+      const now = nowMicros();
+      if (now - last > (this.#options.ttlMs * 1_000) / 4) {
+        const fault = { kind: 'fault', id: this.#faultId(), nemesis: STARVED, target: 'link' } as const;
+        this.#write({ ...fault, at: last, what: 'begin' });
+        this.#write({ ...fault, at: now, what: 'end' });
+      }
+      last = now;
+    }, 25);
   }
 
   // --- workers ------------------------------------------------------------------------------------------------------

@@ -121,6 +121,9 @@ export interface FaultEvent {
   readonly detail?: string;
 }
 
+/** Nobody's doing: the machine was too busy to let a process run. It explains a loss, and counts as no strike. */
+export const STARVED = 'starved';
+
 /** The faults begin, all are healed, everybody has been told to end, what was left behind. */
 export interface PhaseEvent {
   readonly kind: 'phase';

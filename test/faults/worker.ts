@@ -10,7 +10,15 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../simulation/random.js';
-import { type CallEvent, type HistoryEvent, HistoryWriter, type Mode, nowMicros, type ReturnEvent } from './history.js';
+import {
+  type CallEvent,
+  type HistoryEvent,
+  HistoryWriter,
+  type Mode,
+  nowMicros,
+  type ReturnEvent,
+  STARVED,
+} from './history.js';
 import type { Request, Response } from './resource.js';
 import { HoldfastLocks, type HeldLock, NaiveLocks, type TestLocks, type Want } from './worker-locks.js';
 import { peerLocks } from './worker-peers.js';
@@ -18,6 +26,8 @@ import { type FromWorker, modeOf, PERMITS, type ToWorker, type WorkerSetup } fro
 
 const THINK_MS = 8;
 const SAMPLE_MS = 25;
+/** Of the ttl: three beats fit into one. */
+const STARVATION = 0.25;
 const SLEEP = new Int32Array(new SharedArrayBuffer(4));
 
 class Worker {
@@ -28,6 +38,7 @@ class Worker {
   readonly #believed = new Map<string, HeldLock>();
   readonly #asked = new Map<number, (response: Response) => void>();
   #ids = 0;
+  #lastSample = nowMicros();
   #faults = false;
   #ending = false;
 
@@ -168,7 +179,19 @@ class Worker {
     const fault = { kind: 'fault', id, nemesis: 'stall', target: this.#setup.worker } as const;
     this.#write({ ...fault, at: nowMicros(), what: 'begin' });
     Atomics.wait(SLEEP, 0, 0, 2 * this.#setup.ttlMs);
-    this.#write({ ...fault, at: nowMicros(), what: 'end' });
+    this.#lastSample = nowMicros();
+    this.#write({ ...fault, at: this.#lastSample, what: 'end' });
+  }
+
+  /** A busy machine may keep us from beating: then a loss has a cause. */
+  #noticeStarvation(): void {
+    const now = nowMicros();
+    if (now - this.#lastSample > STARVATION * this.#setup.ttlMs * 1_000) {
+      const fault = { kind: 'fault', id: this.#id(), nemesis: STARVED, target: this.#setup.worker } as const;
+      this.#write({ ...fault, at: this.#lastSample, what: 'begin' });
+      this.#write({ ...fault, at: now, what: 'end' });
+    }
+    this.#lastSample = now;
   }
 
   #checkHeld(lease: string, lock: HeldLock): boolean {
@@ -179,6 +202,7 @@ class Worker {
   }
 
   #sample(): void {
+    this.#noticeStarvation();
     for (const [lease, lock] of this.#believed) this.#checkHeld(lease, lock);
   }
 

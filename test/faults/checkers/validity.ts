@@ -1,4 +1,5 @@
 /** A run says something only if the lock worked before the first fault, and faults came when it was held. */
+import { STARVED } from '../history.js';
 import type { Lease } from '../leases.js';
 import type { Fault, Run } from '../run.js';
 
@@ -12,18 +13,23 @@ export interface Hits {
 }
 
 export function acquiredBeforeFaults(run: Run): number {
-  const first = run.faults[0]?.from ?? Number.POSITIVE_INFINITY;
+  const first = strikes(run)[0]?.from ?? Number.POSITIVE_INFINITY;
   return [...run.leases.values()].filter(({ grant }) => grant.at < first).length;
 }
 
 /** The last answer of `held` is before a stall, so what counts is that it had not let go and knew of no loss. */
 export function hitsOf(run: Run): Hits {
   const holds = new Holds([...run.leases.values()]);
-  const hit = run.faults.map((fault) => holds.at(fault));
+  const faults = strikes(run);
+  const hit = faults.map((fault) => holds.at(fault));
   return {
     whileHeld: hit.filter((holders) => holders.length > 0).length,
-    onHolder: run.faults.filter((fault, at) => hit[at]!.some(({ worker }) => worker === fault.target)).length,
+    onHolder: faults.filter((fault, at) => hit[at]!.some(({ worker }) => worker === fault.target)).length,
   };
+}
+
+function strikes(run: Run): readonly Fault[] {
+  return run.faults.filter(({ nemesis }) => nemesis !== STARVED);
 }
 
 /** Why the run says nothing; empty if it says something. */

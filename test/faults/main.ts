@@ -56,6 +56,7 @@ interface Plan {
 }
 
 const outcomes: string[] = [];
+const notRun: string[] = [];
 
 if (positionals[0] === 'replay') replay(positionals.slice(1));
 else if (values.peers) await comparePeers();
@@ -96,8 +97,10 @@ function chosen(engine: string): readonly string[] {
 
 function isMeaningful(engine: string, name: string, target: Target, kind: TargetKind): boolean {
   const reason = NEMESES[name]!.whyNot(target, kind);
-  if (reason !== undefined) console.log(`${engine}: ${name} not run: ${reason}`);
-  return reason === undefined;
+  if (reason === undefined) return true;
+  notRun.push(`${name} on ${engine}: ${reason}`);
+  console.log(`${engine}: ${name} not run: ${reason}`);
+  return false;
 }
 
 /** The same workload on a lock that is known to be broken. */
@@ -139,7 +142,7 @@ function conclude(verdict: Verdict, nemeses: readonly string[], folder: string):
   outcomes.push(outcome);
   writeFileSync(join(folder, 'timeline.svg'), timeline(verdict));
   const again = `npm run faults -- replay ${relative(ROOT, folder)}`;
-  writeFileSync(join(folder, 'report.md'), report(verdict, { timeline: 'timeline.svg', replay: again }));
+  writeFileSync(join(folder, 'report.md'), report(verdict, { timeline: 'timeline.svg', notRun, replay: again }));
   const { granted, faultsOnHolder, counter, register } = figures;
   console.log(
     `${outcome.padEnd(6)} ${judged.info.engine} ${judged.info.lock} (${nemeses.join(', ')}): ${granted} granted, ` +

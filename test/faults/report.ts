@@ -8,6 +8,8 @@ import { CHECKERS, type Control, type Verdict } from './verdict.js';
 export interface ReportOptions {
   /** Where the picture is, as the report should link it. */
   readonly timeline?: string;
+  /** Nemeses that were not run, and why. */
+  readonly notRun?: readonly string[];
   /** How to judge the same history again. */
   readonly replay?: string;
 }
@@ -45,6 +47,7 @@ export function report(verdict: Verdict, options: ReportOptions = {}): string {
     counted.length > 0 ? `## Counted, not judged\n\n${told(run, counted)}` : '',
     '## Setting',
     setting(run),
+    options.notRun?.length ? `Not run:\n\n${options.notRun.map((line) => `- ${line}`).join('\n')}` : '',
     options.replay === undefined ? '' : `Judge it again:\n\n\`\`\`sh\n${options.replay}\n\`\`\``,
   ]
     .filter((part) => part !== '')

@@ -6,7 +6,7 @@
  * With stalls, a holder sometimes blocks its event loop for twice the ttl, half of the times between its last check of
  * `held` and the write: no lock can help then, only the fence.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../simulation/random.js';
@@ -164,7 +164,9 @@ class Worker {
     if (stall && !beforeCheck) this.#stall();
     // Unfenced: the plain file does not know better.
     const count = this.#called({ what: 'count', ...common });
-    writeFileSync(counter, `${counted + 1}`);
+    // In one step: half of a write is not what is counted here.
+    writeFileSync(`${counter}.${lease}`, `${counted + 1}`);
+    renameSync(`${counter}.${lease}`, counter);
     this.#returned(count, { out: 'ok' });
     const write = this.#called({ what: 'write', ...common, value: seen.value + 1 });
     await this.#outcome(

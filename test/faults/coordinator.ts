@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { Random } from '../simulation/random.js';
-import { type HistoryEvent, HistoryWriter, nowMicros, type Property, STARVED } from './history.js';
+import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES, STARVED } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
 import { Resource } from './resource.js';
 import type { Target, TargetKind } from './targets.js';
@@ -33,17 +33,6 @@ export interface RunOptions {
 }
 
 const NAMES = ['mutex-1', 'mutex-2', 'mutex-3', 'reentrant-1', 'write-1', 'write-2', 'semaphore-1', 'election-1'];
-const ALL: readonly Property[] = [
-  'belief',
-  'tokens',
-  'register',
-  'fifo',
-  'wakeups',
-  'liveness',
-  'truth',
-  'clean',
-  'secrets',
-];
 const WORKERS = 5;
 const LOOK_MS = 100;
 /** How long everybody has to come to an end. */
@@ -318,7 +307,7 @@ class Coordinator {
       workers: kind.processes ? WORKERS : 1,
       names: this.#names,
       nemeses,
-      judged: ALL.filter((property) => !spared.has(property)),
+      judged: PROPERTIES.filter((property) => !spared.has(property)),
       versions: { node: process.version, ...target.versions },
     });
   }

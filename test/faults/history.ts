@@ -28,8 +28,20 @@ export interface RunEvent {
   readonly versions: Readonly<Record<string, string>>;
 }
 
-export type Property =
-  'belief' | 'tokens' | 'register' | 'fifo' | 'wakeups' | 'liveness' | 'truth' | 'clean' | 'secrets';
+/** What is judged. */
+export const PROPERTIES = [
+  'belief',
+  'tokens',
+  'register',
+  'fifo',
+  'wakeups',
+  'liveness',
+  'truth',
+  'clean',
+  'secrets',
+] as const;
+
+export type Property = (typeof PROPERTIES)[number];
 
 export type Mode = 'mutex' | 'reentrant' | 'read' | 'write' | 'semaphore' | 'election';
 

@@ -8,7 +8,7 @@ import { Random } from '../simulation/random.js';
 import type { CallEvent, HistoryEvent, LineEvent, Mode, PhaseEvent, ReturnEvent } from './history.js';
 import { registerModel, type RegisterState } from './register-model.js';
 import { MS } from './run.js';
-import { EVERYTHING } from './story.js';
+import { PROPERTIES } from './history.js';
 
 export interface Paper {
   readonly seed: number;
@@ -413,7 +413,7 @@ class PaperRun {
     const { seed, faults, naive } = this.#paper;
     const lock = naive ? 'naive' : 'holdfast';
     const setting = { engine: 'paper', lock, seed, ttlMs: TTL / MS, workers: 4, names: NAMES, nemeses: faults };
-    this.#write({ kind: 'run', at: 0, ...setting, judged: EVERYTHING, versions: { paper: '1' } });
+    this.#write({ kind: 'run', at: 0, ...setting, judged: PROPERTIES, versions: { paper: '1' } });
   }
 
   #write(event: HistoryEvent): void {

@@ -1,19 +1,16 @@
 /** Histories written by hand, in milliseconds, for tests of the checkers. */
-import type { CallEvent, FaultEvent, HistoryEvent, LeftoverEvent, Mode, PhaseEvent, ReturnEvent } from './history.js';
+import {
+  type CallEvent,
+  type FaultEvent,
+  type HistoryEvent,
+  type LeftoverEvent,
+  type Mode,
+  type PhaseEvent,
+  PROPERTIES,
+  type Property,
+  type ReturnEvent,
+} from './history.js';
 import { MS, type Run, runOf } from './run.js';
-import type { Property } from './history.js';
-
-export const EVERYTHING: readonly Property[] = [
-  'belief',
-  'tokens',
-  'register',
-  'fifo',
-  'wakeups',
-  'liveness',
-  'truth',
-  'clean',
-  'secrets',
-];
 
 export interface Grant {
   readonly worker: string;
@@ -32,7 +29,7 @@ export class Story {
   #ids = 0;
   readonly #calls = new Map<string, CallEvent>();
 
-  constructor(workers: readonly string[] = ['w1.1', 'w2.1', 'w3.1'], judged: readonly Property[] = EVERYTHING) {
+  constructor(workers: readonly string[] = ['w1.1', 'w2.1', 'w3.1'], judged: readonly Property[] = PROPERTIES) {
     this.events = [
       {
         kind: 'run',

@@ -9,6 +9,7 @@ import {
   isHopeless,
   isUnknownCommand,
   type RedisPort,
+  remembered,
   runCached,
   type Script,
   type Subscription,
@@ -53,7 +54,7 @@ export class IoredisPort implements RedisPort {
   readonly #client: IoredisClient;
   readonly #owned: boolean;
   readonly #channels = new Channels();
-  #subscriber: Promise<Subscriber> | undefined;
+  readonly #subscriber = remembered(() => this.#subscribe());
   /** Whether the cluster's nodes take subscriptions for their own slots only. */
   #sharded = false;
   /**
@@ -119,7 +120,7 @@ export class IoredisPort implements RedisPort {
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
-    const subscriber = await this.#subscribed();
+    const subscriber = await this.#subscriber.get();
     await whenReady(subscriber);
     // Who has lost its session does not beat.
     if (this.cluster) this.#checkTopology();
@@ -161,23 +162,15 @@ export class IoredisPort implements RedisPort {
   }
 
   #ask(question: (subscriber: Subscriber) => unknown): void {
-    void this.#subscriber?.then(question).catch(() => {
+    void this.#subscriber.made?.then(question).catch(() => {
       // It is connecting anew, or will be after SILENCE_MS.
     });
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    (await this.#subscriber?.catch(() => undefined))?.disconnect();
+    (await this.#subscriber.made?.catch(() => undefined))?.disconnect();
     if (this.#owned) this.#client.disconnect();
-  }
-
-  #subscribed(): Promise<Subscriber> {
-    this.#subscriber ??= this.#subscribe().catch((error: unknown) => {
-      this.#subscriber = undefined;
-      throw error;
-    });
-    return this.#subscriber;
   }
 
   async #subscribe(): Promise<Subscriber> {

@@ -9,6 +9,7 @@ import {
   type ChannelListener,
   isUnknownCommand,
   type RedisPort,
+  remembered,
   runCached,
   type Script,
   type Subscription,
@@ -39,6 +40,7 @@ export interface NodeRedisClient extends Messages {
   readonly masters?: unknown;
   evalSha(sha1: string, options: EvalOptions): Promise<unknown>;
   eval(text: string, options: EvalOptions): Promise<unknown>;
+  readonly options?: { readonly socket?: object };
   /** Single clients have it; what it makes is not connected. */
   duplicate?(overrides: unknown): Messages & { connect(): Promise<unknown>; destroy(): void };
 }
@@ -63,7 +65,7 @@ export class NodeRedisPort implements RedisPort {
   readonly #channels = new Channels();
   readonly #shardedChannels = new Map<string, Receive>();
   readonly #resumed = (): void => this.#channels.resumed();
-  #messages: Promise<Messages> | undefined;
+  readonly #messages = remembered(() => this.#connect());
   #destroy: (() => void) | undefined;
   #sharded: boolean;
   /**
@@ -90,7 +92,7 @@ export class NodeRedisPort implements RedisPort {
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
-    const messages = await this.#connected();
+    const messages = await this.#messages.get();
     this.#channels.add(channel, listener);
     try {
       const kind = await this.#subscribeTo(messages, channel);
@@ -108,10 +110,10 @@ export class NodeRedisPort implements RedisPort {
 
   async close(): Promise<void> {
     this.#shardedChannels.clear();
-    const messages = await this.#messages?.catch(() => undefined);
+    const messages = await this.#messages.made?.catch(() => undefined);
     if (messages) {
       for (const event of RESUMPTIONS) messages.off(event, this.#resumed);
-      messages.setMaxListeners(messages.getMaxListeners() - 1);
+      allowListeners(messages, -1);
     }
     this.#destroy?.();
   }
@@ -143,18 +145,9 @@ export class NodeRedisPort implements RedisPort {
     }
   }
 
-  #connected(): Promise<Messages> {
-    this.#messages ??= this.#connect().catch((error: unknown) => {
-      this.#messages = undefined;
-      throw error;
-    });
-    return this.#messages;
-  }
-
   async #connect(): Promise<Messages> {
     const messages = await this.#subscriber();
-    // Many engines may share the user's client: no warning because of ours.
-    messages.setMaxListeners(messages.getMaxListeners() + 1);
+    allowListeners(messages, 1);
     for (const event of RESUMPTIONS) messages.on(event, this.#resumed);
     return messages;
   }
@@ -163,11 +156,18 @@ export class NodeRedisPort implements RedisPort {
     if (this.#client.isOpen === false)
       throw new ConfigError('This Redis client is not connected. Call `await client.connect()` before its first use.');
     if (this.cluster || !this.#client.duplicate) return this.#client;
-    const subscriber = this.#client.duplicate({ pingInterval: PING_MS, socketTimeout: SILENCE_MS });
+    const socket = { ...this.#client.options?.socket, socketTimeout: SILENCE_MS };
+    const subscriber = this.#client.duplicate({ pingInterval: PING_MS, socket });
     // An error without a listener ends the process. That it can't connect is told by the calls that fail.
     subscriber.on('error', () => {});
     this.#destroy = () => subscriber.destroy();
     await subscriber.connect();
     return subscriber;
   }
+}
+
+/** Many engines may share the user's client: no warning because of ours. 0 is no limit at all. */
+function allowListeners(messages: Messages, more: 1 | -1): void {
+  const limit = messages.getMaxListeners();
+  if (limit > 0) messages.setMaxListeners(limit + more);
 }

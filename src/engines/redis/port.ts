@@ -90,6 +90,23 @@ export class Channels {
   }
 }
 
+/** Made once, with the first call; anew after a failure. */
+export function remembered<T>(make: () => Promise<T>): { get(): Promise<T>; readonly made: Promise<T> | undefined } {
+  let made: Promise<T> | undefined;
+  return {
+    get: () => {
+      made ??= make().catch((error: unknown) => {
+        made = undefined;
+        throw error;
+      });
+      return made;
+    },
+    get made() {
+      return made;
+    },
+  };
+}
+
 /** What every beat of every session asks for, but not more often than this. */
 export function atMostEvery(ms: number, run: () => void): () => void {
   let last = Number.NEGATIVE_INFINITY;

@@ -156,7 +156,12 @@ export class NodeRedisPort implements RedisPort {
     if (this.#client.isOpen === false)
       throw new ConfigError('This Redis client is not connected. Call `await client.connect()` before its first use.');
     if (this.cluster || !this.#client.duplicate) return this.#client;
-    const socket = { ...this.#client.options?.socket, socketTimeout: SILENCE_MS };
+    const socket = {
+      ...this.#client.options?.socket,
+      socketTimeout: SILENCE_MS,
+      // By default the client gives up for ever after a silence. A subscriber must come back whenever the server does.
+      reconnectStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
+    };
     const subscriber = this.#client.duplicate({ pingInterval: PING_MS, socket });
     // An error without a listener ends the process. That it can't connect is told by the calls that fail.
     subscriber.on('error', () => {});

@@ -5,6 +5,7 @@
 import { show } from './core/duration.js';
 import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
+import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
 import { clusterRealm } from './engines/redis/shards.js';
@@ -18,6 +19,8 @@ interface Strategy {
   readonly realm?: (name: string) => string;
   /** Throws if something is wrong with the URL, so that it is told when the Holdfast is made. */
   check?(url: EngineUrl): unknown;
+  /** Absent where there is nothing to set up. */
+  readonly schema?: (url: EngineUrl) => Promise<Schema>;
 }
 
 interface Scheme {
@@ -67,6 +70,21 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
 
 /** The engine that a URL stands for, not loaded yet. */
 export function engineFromUrl(text: string): EngineSource {
+  const { url, strategy } = find(text);
+  return {
+    traits: strategy.traits,
+    ...(strategy.realm && { realm: strategy.realm }),
+    connect: async (setup) => (await strategy.load(url)).connect(setup),
+  };
+}
+
+/** The tables that the URL's engine needs; undefined where it needs none. */
+export async function schemaFromUrl(text: string): Promise<Schema | undefined> {
+  const { url, strategy } = find(text);
+  return strategy.schema?.(url);
+}
+
+function find(text: string): { readonly url: EngineUrl; readonly strategy: Strategy } {
   const url = parseEngineUrl(text);
   const scheme = Object.hasOwn(SCHEMES, url.scheme) ? SCHEMES[url.scheme] : undefined;
   if (!scheme) throw new ConfigError(`There is no engine for ${show(`${url.scheme}:`)}. Known: ${list(SCHEMES, ':')}.`);
@@ -75,11 +93,7 @@ export function engineFromUrl(text: string): EngineSource {
   const strategy = chooseStrategy(url, scheme);
   checkParams(url, scheme);
   strategy.check?.(url);
-  return {
-    traits: strategy.traits,
-    ...(strategy.realm && { realm: strategy.realm }),
-    connect: async (setup) => (await strategy.load(url)).connect(setup),
-  };
+  return { url, strategy };
 }
 
 function chooseStrategy(url: EngineUrl, { strategies }: Scheme): Strategy {

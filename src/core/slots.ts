@@ -11,7 +11,18 @@
 import { backoff } from './backoff.js';
 import type { Clock, Timer } from './clock.js';
 import { Deadlines } from './deadlines.js';
-import type { Claim, ClaimRef, LineRef, OpenOptions, Place, Pulse, Session, SessionListener } from './engine.js';
+import type {
+  Claim,
+  ClaimRef,
+  IndexedClaim,
+  LineRef,
+  OpenOptions,
+  Place,
+  Pulse,
+  Roster,
+  Session,
+  SessionListener,
+} from './engine.js';
 import type { Loss } from './errors.js';
 import { deadlineMs } from './kept-session.js';
 import { ALL, Line, type Spot } from './line.js';
@@ -61,7 +72,7 @@ export interface SlotSessionSetup {
   readonly listener: SessionListener;
   readonly clock: Clock;
   /** `lost` is for stores that notice a loss before anybody asks. */
-  store(lost: (claimId: string, loss: Loss) => void): SlotStore;
+  readonly store: (lost: (claimId: string, loss: Loss) => void) => SlotStore;
 }
 
 /** A claim of ours in its local line. It may ask the store while its spot is held there. */
@@ -101,17 +112,20 @@ export class SlotSession implements Session {
   readonly #seats = new Map<string, Seat>();
   readonly #lines = new Map<string, SlotLine>();
   #beats = 0;
+  #aliveUntil: number;
 
   constructor({ options, listener, clock, store }: SlotSessionSetup) {
     this.ttlMs = options.ttlMs;
     this.#listener = listener;
     this.#clock = clock;
+    this.#aliveUntil = clock.now() + this.ttlMs;
     this.#store = store((id, loss) => this.#lose(id, loss));
     this.#patienceMs = this.#store.pace.patienceMs ?? 0;
     this.#deadlines = new Deadlines(clock, this.#patienceMs + deadlineMs(this.ttlMs));
   }
 
   async enter(claim: Claim): Promise<Place> {
+    if (!this.#alive()) return { state: 'gone' };
     const seat = this.#seats.get(claim.id) ?? this.#sit(claim);
     if (seat.token === undefined && !seat.waiting && seat.spot.held) {
       const token = await this.#take(seat, 0);
@@ -128,12 +142,12 @@ export class SlotSession implements Session {
 
   async leave(claim: ClaimRef): Promise<boolean> {
     const seat = this.#seats.get(claim.id);
-    if (seat && !seat.spot.held) {
+    if (!seat) return false;
+    if (!seat.spot.held) {
       this.#rise(seat);
       return true;
     }
     const dropped = this.#store.drop(claim);
-    if (!seat) return dropped;
     const held = seat.token !== undefined;
     this.#afterDrop(seat.line, dropped);
     this.#rise(seat);
@@ -146,19 +160,24 @@ export class SlotSession implements Session {
     if (seat && !seat.gone) this.#admit(seat.line.seats.lighten(seat.spot, claim.weight));
   }
 
-  async beat(): Promise<Pulse> {
+  async beat(roster: Roster): Promise<Pulse> {
+    if (!this.#alive()) return { alive: false };
     this.#beats += 1;
+    const sentAt = this.#clock.now();
     this.#closeIdleWatches();
+    const index = this.#matches(roster) ? undefined : this.#index();
     const held: HeldSlot[] = [];
     for (const { claim, token } of this.#seats.values()) {
       if (token !== undefined) held.push({ id: claim.id, line: claim.line, token });
     }
     const lost = held.length > 0 ? await this.#store.keep(held) : [];
+    this.#aliveUntil = sentAt + this.ttlMs;
     for (const id of lost) this.#lose(id, { reason: 'session' });
-    return { alive: true };
+    return index ? { alive: true, index } : { alive: true };
   }
 
   async close(): Promise<void> {
+    this.#aliveUntil = Number.NEGATIVE_INFINITY;
     const seats = [...this.#seats.values()];
     const watches = [...this.#lines.values()].map(({ watch }) => watch);
     this.#seats.clear();
@@ -167,6 +186,33 @@ export class SlotSession implements Session {
     await Promise.allSettled(seats.filter(({ spot }) => spot.held).map(({ claim }) => this.#store.drop(claim)));
     await Promise.allSettled(watches.map(async (watch) => (await watch)?.close()));
     await this.#store.close();
+  }
+
+  /** A session without a beat for one ttl has lost its slots. Whoever stalled for so long must not go on with it. */
+  #alive(): boolean {
+    return this.#clock.now() < this.#aliveUntil;
+  }
+
+  /** Whether the core believes to have what stands here: an enter that ran after its leave is found by this. */
+  #matches({ count, held, checksum, unsettled }: Roster): boolean {
+    const inFlight = new Set(unsettled);
+    let [standing, holding, sum] = [0, 0, 0];
+    for (const { claim, token, waiting } of this.#seats.values()) {
+      if (inFlight.has(claim.id) || (token === undefined && !waiting)) continue;
+      standing += 1;
+      holding += token === undefined ? 0 : 1;
+      sum = (sum + claim.serial) >>> 0;
+    }
+    return standing === count && holding === held && sum === checksum;
+  }
+
+  #index(): IndexedClaim[] {
+    return Array.from(this.#seats.values(), ({ claim: { id, line }, token }) => ({
+      id,
+      line,
+      state: token === undefined ? 'waiting' : 'held',
+      token,
+    }));
   }
 
   // --- the local line -------------------------------------------------------------------------------------------

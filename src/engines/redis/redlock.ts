@@ -233,14 +233,12 @@ class RedlockStore implements SlotStore {
 
   async drop({ id, line }: ClaimRef): Promise<boolean> {
     const key = this.#setup.keyOf(line.name);
-    const count = (answers: readonly boolean[], freed: boolean): number =>
-      answers.filter((answer) => answer === freed).length;
     const { answers, silent, lastError } = await this.#quorum.ask(
-      async (node) => Number(await node.run(FREE, [key], [id, channelOf(key)])) === 1,
-      (poll) => count(poll.answers, true) >= this.#quorum.size || count(poll.answers, false) >= this.#veto,
+      async (node) => Number(await node.run(FREE, [key], [id, channelOf(key)])),
+      (poll) => sum(poll.answers) >= this.#quorum.size || poll.answers.length - sum(poll.answers) >= this.#veto,
     );
-    if (count(answers, true) >= this.#quorum.size) return true;
-    if (count(answers, false) >= this.#veto) return false;
+    if (sum(answers) >= this.#quorum.size) return true;
+    if (answers.length - sum(answers) >= this.#veto) return false;
     throw this.#quorum.unreachable(silent, lastError);
   }
 
@@ -281,6 +279,10 @@ interface Vote {
   readonly number: number;
   /** What its clock is ahead of ours (µs). */
   readonly aheadUs: number;
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 /** Where we could not say that we gave it up it runs out. */
@@ -339,7 +341,7 @@ function enough(promises: readonly Promise<unknown>[], count: number): Promise<v
         },
         (error: unknown) => {
           failed += 1;
-          if (promises.length - failed < count) reject(error as Error);
+          if (promises.length - failed < count) reject(error);
         },
       );
     }

@@ -8,12 +8,14 @@
  */
 export type KeyOf = (name: string) => string;
 
+/** A colon in the namespace would be taken for the one that ends it. */
 export function keysUnder(namespace: string): KeyOf {
-  return (name) => `${namespace}:${name}`;
+  const prefix = namespace.replace(/[%:{}]/g, encodeURIComponent);
+  return (name) => `${prefix}:${name}`;
 }
 
 /** Undefined where no other key can share the slot: a key with a closing brace that ends no hash tag. */
-export function beside(what: string, key: string): string | undefined {
+function beside(what: string, key: string): string | undefined {
   if (/^[^{]*\{[^}]+\}/.test(key)) return `${what}:${key}`;
   return key.includes('}') ? undefined : `${what}:{${key}}`;
 }

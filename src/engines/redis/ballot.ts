@@ -87,8 +87,10 @@ return 1
 `,
 );
 
-/** Whether the node lets us see its uptime. */
+/** Answer: whether the node lets us see its uptime, and its clock (µs). */
 export const PROBE = defineScript(String.raw`
 local info = redis.pcall('INFO', 'server')
-return type(info) == 'string' and string.find(info, 'uptime_in_seconds:', 1, true) and 1 or 0
+local time = redis.call('TIME')
+local guarded = type(info) == 'string' and string.find(info, 'uptime_in_seconds:', 1, true)
+return { guarded and 1 or 0, string.format('%.0f', time[1] * 1000000 + time[2]) }
 `);

@@ -19,7 +19,7 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { ConfigError } from '../../core/errors.js';
+import { ConfigError, EngineError } from '../../core/errors.js';
 import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../core/slots.js';
 import { parseEngineUrl } from '../../core/url.js';
 import { EXTEND, FREE, PROBE, VOTE } from './ballot.js';
@@ -105,14 +105,21 @@ class RedlockEngine implements Engine {
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
     const quorum = new Quorum(this.#nodes, this.#clock, Math.max(LEAST_PATIENCE_MS, options.ttlMs / 10));
     const poll = await quorum.ask(
-      (node) => node.run(PROBE, [], []).then(Number),
+      async (node) => {
+        const [guarded, nodeUs] = ((await node.run(PROBE, [], [])) as unknown[]).map(Number);
+        return { guarded, aheadUs: this.#time.ahead(nodeUs!) };
+      },
       ({ answers }) => answers.length >= quorum.size,
     );
     if (poll.answers.length < quorum.size) {
       if (isHopeless(poll.lastError)) explain(poll.lastError);
       throw quorum.unreachable(poll.silent, poll.lastError);
     }
-    if (this.#guard && poll.answers.includes(0)) warnUnguarded();
+    if (this.#guard && poll.answers.some(({ guarded }) => guarded === 0)) warnUnguarded();
+    this.#time.heard(
+      poll.answers.map(({ aheadUs }) => aheadUs),
+      options.ttlMs,
+    );
     const store = new RedlockStore({
       quorum,
       watches: this.#watches,
@@ -160,14 +167,17 @@ class RedlockStore implements SlotStore {
   }
 
   async take(claim: Claim): Promise<Taken> {
-    const { time } = this.#setup;
+    const { time, ttlMs } = this.#setup;
     let floor = 0;
     for (let round = 1; ; round += 1) {
       const token = time.propose(floor);
       const { answers: votes, silent, lastError } = await this.#vote(claim, token);
       const accepted = votes.filter(({ what }) => what === 'yes').length;
       if (accepted >= this.#quorum.size) return { token: BigInt(token) };
-      time.heard(votes);
+      time.heard(
+        votes.map(({ aheadUs }) => aheadUs),
+        ttlMs,
+      );
       // Another token helps where nodes refused this one; not where others hold the lock, or too few answer.
       const unsuitable = votes.filter(({ what }) => what === 'low' || what === 'clock');
       if (unsuitable.length > 0 && silent < this.#veto && round < ROUNDS) {
@@ -177,15 +187,15 @@ class RedlockStore implements SlotStore {
       // Nobody waits for it: on each node it comes before whatever we ask next.
       void this.drop(claim).catch(runsOut);
       if (silent >= this.#veto) throw this.#quorum.unreachable(silent, lastError);
+      if (votes.filter(({ what }) => what === 'clock').length >= this.#veto) throw clocksDisagree();
       return { freeInMs: accepted > 0 ? 0 : this.#freeInMs(votes) };
     }
   }
 
   #vote({ id, line }: Claim, token: number): Promise<Poll<Vote>> {
     const { time, guard, ttlMs } = this.#setup;
-    const toleranceUs = Math.min(ttlMs / 4, TOLERANCE_MS) * 1_000;
     const keys = this.#keys(line);
-    const words = [id, token, ttlMs, toleranceUs, rememberMs(ttlMs), guard ? 1 : 0].map(String);
+    const words = [id, token, ttlMs, toleranceMs(ttlMs) * 1_000, rememberMs(ttlMs), guard ? 1 : 0].map(String);
     return this.#quorum.ask(
       async (node) => {
         const [what, number, nodeUs] = ((await node.run(VOTE, keys, words)) as unknown[]).map(String);
@@ -285,25 +295,43 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
+function clocksDisagree(): EngineError {
+  return new EngineError(
+    "The clock of this machine and those of the nodes differ by more than a quarter of the ttl. If it stays so, the nodes' " +
+      'clocks are believed after one ttl; until then no lock is granted here. Set the clocks.',
+  );
+}
+
 /** Where we could not say that we gave it up it runs out. */
 function runsOut(): void {}
 
-/** A token may be this far from a node's clock at most, however long the ttl is. */
-const TOLERANCE_MS = 2_500;
+const MOST_TOLERANCE_MS = 2_500;
 
-/** Twice what two tokens may be apart though their clocks agree, and more than a ttl. */
+/** How far a token may be from a node's clock. */
+function toleranceMs(ttlMs: number): number {
+  return Math.min(ttlMs / 4, MOST_TOLERANCE_MS);
+}
+
+/** Longer than a smaller token could still be close to the node's clock, whatever the ttl of the one who proposes it. */
 function rememberMs(ttlMs: number): number {
-  return Math.max(3 * ttlMs, 4 * TOLERANCE_MS);
+  return Math.max(3 * ttlMs, 4 * MOST_TOLERANCE_MS);
 }
 
 function channelOf(key: string): string {
   return `holdfast_freed:${key}`;
 }
 
-/** What time it is on the nodes (µs), reckoned on our monotonic clock: a jump of our wall clock does not matter. */
+/**
+ * What time it is on the nodes (µs), reckoned on our monotonic clock: a jump of our wall clock does not matter.
+ *
+ * When the nodes' clocks jump, locks run out before their holders know. So we do not follow them at once: what we propose
+ * is too far from their clocks, they refuse it, and after one ttl, when whoever held a lock by the old clocks has lost it
+ * for certain, we believe them. Who has just come compares them with its own wall clock.
+ */
 class NodeTime {
   readonly #clock: Clock;
   #aheadUs: number;
+  #disagreeSince: number | undefined;
   #last = 0;
 
   constructor(clock: Clock) {
@@ -315,10 +343,18 @@ class NodeTime {
     return nodeUs - this.#clock.now() * 1_000;
   }
 
-  /** The one in the middle: a few nodes whose clocks are wrong do not lead us away from the others. */
-  heard(votes: readonly Vote[]): void {
-    const sorted = votes.map(({ aheadUs }) => aheadUs).sort((one, other) => one - other);
-    this.#aheadUs = sorted[Math.floor(sorted.length / 2)] ?? this.#aheadUs;
+  /** What all nodes that answered are ahead. The one in the middle counts: a few wrong clocks do not lead us astray. */
+  heard(aheadUs: readonly number[], ttlMs: number): void {
+    const middle = aheadUs.toSorted((one, other) => one - other)[Math.floor(aheadUs.length / 2)];
+    if (middle === undefined) return;
+    const now = this.#clock.now();
+    this.#disagreeSince ??= now;
+    const agrees = Math.abs(middle - this.#aheadUs) <= toleranceMs(ttlMs) * 1_000;
+    if (!agrees && now - this.#disagreeSince < ttlMs) return;
+    this.#aheadUs = middle;
+    this.#disagreeSince = undefined;
+    // What we proposed by the wrong clock was never accepted.
+    if (!agrees) this.#last = 0;
   }
 
   /** A token that was never proposed here before, close to the nodes' clocks. */

@@ -15,6 +15,8 @@ export interface Contest {
   readonly peer: () => Promise<unknown>;
   /** The ratio that we want to reach. */
   readonly goal?: number;
+  /** How often each side takes its turn. Less where a side is slow. */
+  readonly pairs?: number;
 }
 
 export interface Result {
@@ -40,10 +42,10 @@ const BLOCK_MS = 25;
 const WARM_UP_PAIRS = 8;
 const PAIRS = 81;
 
-export async function measure({ name, operations, ours, peer, goal }: Contest): Promise<Result> {
+export async function measure({ name, operations, ours, peer, goal, pairs: count = PAIRS }: Contest): Promise<Result> {
   const calls = await callsPerBlock(ours, peer);
   const pairs: { ours: number; peer: number }[] = [];
-  for (let pair = -WARM_UP_PAIRS; pair < PAIRS; pair += 1) {
+  for (let pair = -Math.min(WARM_UP_PAIRS, count); pair < count; pair += 1) {
     const oursFirst = pair % 2 === 0;
     const first = await block(oursFirst ? ours : peer, calls);
     const second = await block(oursFirst ? peer : ours, calls);

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, type Traits } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
+import type { Host } from '../servers/network.js';
 import { Random } from '../simulation/random.js';
 import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES, STARVED } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
@@ -202,6 +203,7 @@ class Coordinator {
       name,
       clock,
       (life) => this.#setup(name, life),
+      await this.#options.target.apart?.hostFor(name),
       this.#resource,
       (event) => this.#write(event),
     );
@@ -219,6 +221,8 @@ class Coordinator {
       worker,
       lock,
       url: await target.urlFor(name),
+      ...(nemeses.some((nemesis) => NEMESES[nemesis]!.onLinks) &&
+        target.routesFor && { routes: await target.routesFor(name) }),
       peers: this.#options.peers,
       namespace: this.#namespace,
       ttlMs,
@@ -249,10 +253,10 @@ class Coordinator {
       namespace: this.#namespace,
       names: this.#names.filter(isExclusive),
       victims: () => [...this.#seats.values()],
-      during: async (nemesis, victim, fault) => {
+      during: async (nemesis, victim, fault, more) => {
         const id = this.#faultId();
         const event = { kind: 'fault', id, nemesis, target: victim } as const;
-        this.#write({ ...event, at: nowMicros(), what: 'begin' });
+        this.#write({ ...event, ...more, at: nowMicros(), what: 'begin' });
         try {
           await fault();
         } finally {
@@ -316,6 +320,7 @@ class Seat implements Victim {
   readonly seat: string;
   readonly clock: ClockShim | undefined;
   readonly #setup: (life: number) => Promise<WorkerSetup>;
+  readonly #host: Host | undefined;
   readonly #resource: Resource;
   readonly #write: (event: HistoryEvent) => void;
   #child: ChildProcess | undefined;
@@ -329,12 +334,14 @@ class Seat implements Victim {
     seat: string,
     clock: ClockShim | undefined,
     setup: (life: number) => Promise<WorkerSetup>,
+    host: Host | undefined,
     resource: Resource,
     write: (event: HistoryEvent) => void,
   ) {
     this.seat = seat;
     this.clock = clock;
     this.#setup = setup;
+    this.#host = host;
     this.#resource = resource;
     this.#write = write;
   }
@@ -351,8 +358,10 @@ class Seat implements Victim {
     this.#life += 1;
     const setup = await this.#setup(this.#life);
     const log = openSync(join(setup.folder, `${setup.worker}.log`), 'a');
+    const [execPath, ...enter] = [...(this.#host?.enter ?? []), process.execPath];
     const child = fork(join(import.meta.dirname, 'worker.ts'), [JSON.stringify(setup)], {
-      execArgv: ['--import', 'tsx'],
+      execPath,
+      execArgv: [...enter, '--import', 'tsx'],
       env: { ...process.env, ...this.clock?.env },
       stdio: ['ignore', log, log, 'ipc'],
     });

@@ -10,6 +10,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
+import { waitFor } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
 import {
   type CallEvent,
@@ -22,6 +23,7 @@ import {
 } from './history.js';
 import { observe } from './observer.js';
 import type { Request, Response } from './resource.js';
+import { routeThrough } from './routes.js';
 import { HoldfastLocks, type HeldLock, NaiveLocks, type TestLocks, type Want } from './worker-locks.js';
 import { peerLocks } from './worker-peers.js';
 import { type FromWorker, modeOf, PERMITS, type ToWorker, type WorkerSetup } from './worker-setup.js';
@@ -30,6 +32,8 @@ const THINK_MS = 8;
 const SAMPLE_MS = 25;
 /** Of the ttl: three beats fit into one. */
 const STARVATION = 0.25;
+/** What the lock opened must be gone. A socket whose peer can't hear it takes its time; ioredis gives it two seconds. */
+const HANDLES_CLOSE_MS = 3_000;
 const SLEEP = new Int32Array(new SharedArrayBuffer(4));
 
 class Worker {
@@ -63,8 +67,7 @@ class Worker {
     clearInterval(sampler);
     await Promise.all(this.#instances.map((locks) => locks.close()));
     this.#write({ kind: 'worker', at: nowMicros(), worker: this.#setup.worker, what: 'ended' });
-    // What the lock opened must be gone; a moment, because sockets close in their own time.
-    await sleep(50);
+    await waitFor(() => openHandles().length === 0, HANDLES_CLOSE_MS);
     this.#say({ say: 'closed', handles: openHandles() });
     process.disconnect();
   }
@@ -346,4 +349,6 @@ function openHandles(): string[] {
   return process.getActiveResourcesInfo().filter((kind) => /TCP|MessagePort/.test(kind));
 }
 
-await new Worker(JSON.parse(process.argv[2]!) as WorkerSetup).live();
+const given = JSON.parse(process.argv[2]!) as WorkerSetup;
+if (given.routes) routeThrough(given.routes);
+await new Worker(given).live();

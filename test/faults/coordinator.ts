@@ -10,10 +10,11 @@ import { Holdfast, type Traits } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import type { Host } from '../servers/network.js';
 import { Random } from '../simulation/random.js';
-import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES, STARVED } from './history.js';
+import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
 import { observe } from './observer.js';
 import { Resource } from './resource.js';
+import { Starvation } from './starvation.js';
 import type { Target, TargetKind } from './targets.js';
 import type { FromWorker, LockKind, ToWorker, WorkerSetup } from './worker-setup.js';
 import { isExclusive, namesFor, sparedOf } from './workload.js';
@@ -36,6 +37,7 @@ export interface RunOptions {
 }
 
 const WORKERS = 5;
+const WATCH_MS = 25;
 /** How long everybody has to come to an end. */
 const END_MS = 30_000;
 
@@ -183,16 +185,14 @@ class Coordinator {
 
   /** All connections of the workers may go through us: what keeps us from running keeps them from beating. */
   #watch(): void {
-    let last = nowMicros();
-    this.#watchdog = setInterval(() => {
-      const now = nowMicros();
-      if (now - last > (this.#options.ttlMs * 1_000) / 4) {
-        const fault = { kind: 'fault', id: this.#faultId(), nemesis: STARVED, target: 'link' } as const;
-        this.#write({ ...fault, at: last, what: 'begin' });
-        this.#write({ ...fault, at: now, what: 'end' });
-      }
-      last = now;
-    }, 25);
+    const starvation = new Starvation({
+      target: 'link',
+      ttlMs: this.#options.ttlMs,
+      everyMs: WATCH_MS,
+      id: () => this.#faultId(),
+      write: (event) => this.#write(event),
+    });
+    this.#watchdog = setInterval(() => starvation.look(), WATCH_MS);
   }
 
   // --- workers ------------------------------------------------------------------------------------------------------

@@ -202,6 +202,7 @@ interface RunOptions {
 
 async function run([command = '', ...args]: readonly string[], { env, input = '' }: RunOptions = {}): Promise<void> {
   const running = promisify(execFile)(command, args, { env: { ...process.env, ...env } });
-  running.child.stdin?.end(input);
+  // Who needs no input may end before it has read it.
+  running.child.stdin?.on('error', () => {}).end(input);
   await running;
 }

@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, type Traits } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import type { Host } from '../servers/network.js';
+import { eventually } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
 import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
@@ -153,15 +154,16 @@ class Coordinator {
   }
 
   async #leftClaims(): Promise<void> {
-    if (!this.#observer) return;
-    for await (const line of this.#observer.inspect())
-      this.#write({
-        kind: 'leftover',
-        at: nowMicros(),
-        what: 'claim',
-        detail: `${line.claims.length} on ${line.name}`,
-      });
-    await this.#observer.close();
+    const observer = this.#observer;
+    if (!observer) return;
+    // It has a deadline, which a busy machine may miss.
+    const left = await eventually('the lines are listed', async () => {
+      const lines: string[] = [];
+      for await (const { name, claims } of observer.inspect()) lines.push(`${claims.length} on ${name}`);
+      return lines;
+    });
+    for (const detail of left) this.#write({ kind: 'leftover', at: nowMicros(), what: 'claim', detail });
+    await observer.close();
     this.#observer = undefined;
   }
 

@@ -122,11 +122,16 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     whyNot: ({ observerUrl }, _kind, { listing }) =>
       !listing ? 'it lists no claims' : observerUrl ? undefined : ONE_PROCESS,
     async strike(scene) {
-      const line = await scene.observer!.mutex(scene.random.pick(scene.names)).inspect();
-      const claim = line.claims[0];
+      const name = scene.random.pick(scene.names);
+      // Other faults may keep it from the engine: then nobody is evicted, or it is not known.
+      const line = await scene
+        .observer!.mutex(name)
+        .inspect()
+        .catch(() => undefined);
+      const claim = line?.claims[0];
       if (!claim) return;
-      scene.instant('evict', 'server', line.name);
-      await scene.observer!.evict(line.name, claim.id, 'nemesis');
+      scene.instant('evict', 'server', name);
+      await scene.observer!.evict(name, claim.id, 'nemesis').catch(() => {});
     },
   },
   hang: {

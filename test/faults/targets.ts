@@ -49,7 +49,7 @@ export interface Target extends AsyncDisposable {
   readonly apart?: Apart;
 }
 
-export interface Apart {
+interface Apart {
   readonly network: Network;
   /** All of them, also those that only elect. */
   readonly servers: readonly Server[];

@@ -23,6 +23,9 @@ interface Asking<T> {
 /** Part of the ttl that we give away, so that `held` is false before the engine can grant to another. Covers clock drift. */
 const MARGIN = 0.1;
 
+/** The wall clock shows whole milliseconds: without this it would run ahead, and doubt what is valid, for up to one. */
+const WALL_TICK_MS = 1;
+
 /**
  * One session in one realm, from its opening to its end; a session that ended is never revived, not even by a late
  * answer. It beats every ttl/3, counts validity and keeps the roster of its claims.
@@ -291,7 +294,7 @@ export class KeptSession implements SessionListener {
     this.#missed = 0;
     if (sentAt + validMs < this.#validUntil) return;
     this.#validUntil = sentAt + validMs;
-    this.#validUntilWall = sentAtWall + validMs;
+    this.#validUntilWall = sentAtWall + validMs + WALL_TICK_MS;
   }
 
   #watchExpiry(): void {

@@ -165,6 +165,30 @@ describe('tokens', () => {
     expect(broken(checkTokens, story)).toEqual([expect.stringContaining('got 8 for mutex-1, a smaller token than 9')]);
   });
 
+  test('a server that was cut off may be behind its successor, but not behind itself', () => {
+    const story = new Story();
+    story.grant({ worker: 'w1.1', call: 0, grant: 10, token: 5 });
+    story.isolation(['w1.1', 'w2.1'], 50, 500);
+    story.grant({ worker: 'w3.1', call: 100, grant: 110, token: 100 });
+    story.grant({ worker: 'w1.1', call: 120, grant: 130, token: 7 });
+    story.grant({ worker: 'w3.1', call: 140, grant: 150, token: 101 });
+    expect(broken(checkTokens, story)).toEqual([]);
+    story.grant({ worker: 'w2.1', call: 160, grant: 170, token: 6 });
+    expect(broken(checkTokens, story)).toEqual([expect.stringContaining('got 6 for mutex-1, a smaller token than 7')]);
+  });
+
+  test('the successor of a server that was cut off is ahead of all that it grants, and nobody gets a token again', () => {
+    const story = new Story();
+    story.isolation(['w1.1'], 50, 500);
+    story.grant({ worker: 'w1.1', call: 100, grant: 110, token: 9 });
+    story.grant({ worker: 'w3.1', call: 120, grant: 130, token: 8 });
+    expect(broken(checkTokens, story)).toEqual([expect.stringContaining('got 8 for mutex-1, a smaller token than 9')]);
+    story.grant({ worker: 'w3.1', call: 125, grant: 135, token: 9 });
+    expect(broken(checkTokens, story)).toContainEqual(expect.stringContaining('the same token'));
+    story.grant({ worker: 'w1.1', call: 600, grant: 610, token: 7 });
+    expect(broken(checkTokens, story)).toContainEqual(expect.stringContaining('got 7 for mutex-1'));
+  });
+
   test('tokens are compared as integers of 64 bits', () => {
     const story = new Story();
     const [first, second] = [2n ** 60n + 1n, 2n ** 60n];

@@ -8,11 +8,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, type Traits } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
+import type { Host } from '../servers/network.js';
+import { eventually } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
-import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES, STARVED } from './history.js';
+import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
 import { observe } from './observer.js';
 import { Resource } from './resource.js';
+import { Starvation } from './starvation.js';
 import type { Target, TargetKind } from './targets.js';
 import type { FromWorker, LockKind, ToWorker, WorkerSetup } from './worker-setup.js';
 import { isExclusive, namesFor, sparedOf } from './workload.js';
@@ -35,6 +38,7 @@ export interface RunOptions {
 }
 
 const WORKERS = 5;
+const WATCH_MS = 25;
 /** How long everybody has to come to an end. */
 const END_MS = 30_000;
 
@@ -150,15 +154,16 @@ class Coordinator {
   }
 
   async #leftClaims(): Promise<void> {
-    if (!this.#observer) return;
-    for await (const line of this.#observer.inspect())
-      this.#write({
-        kind: 'leftover',
-        at: nowMicros(),
-        what: 'claim',
-        detail: `${line.claims.length} on ${line.name}`,
-      });
-    await this.#observer.close();
+    const observer = this.#observer;
+    if (!observer) return;
+    // It has a deadline, which a busy machine may miss.
+    const left = await eventually('the lines are listed', async () => {
+      const lines: string[] = [];
+      for await (const { name, claims } of observer.inspect()) lines.push(`${claims.length} on ${name}`);
+      return lines;
+    });
+    for (const detail of left) this.#write({ kind: 'leftover', at: nowMicros(), what: 'claim', detail });
+    await observer.close();
     this.#observer = undefined;
   }
 
@@ -182,16 +187,14 @@ class Coordinator {
 
   /** All connections of the workers may go through us: what keeps us from running keeps them from beating. */
   #watch(): void {
-    let last = nowMicros();
-    this.#watchdog = setInterval(() => {
-      const now = nowMicros();
-      if (now - last > (this.#options.ttlMs * 1_000) / 4) {
-        const fault = { kind: 'fault', id: this.#faultId(), nemesis: STARVED, target: 'link' } as const;
-        this.#write({ ...fault, at: last, what: 'begin' });
-        this.#write({ ...fault, at: now, what: 'end' });
-      }
-      last = now;
-    }, 25);
+    const starvation = new Starvation({
+      target: 'link',
+      ttlMs: this.#options.ttlMs,
+      everyMs: WATCH_MS,
+      id: () => this.#faultId(),
+      write: (event) => this.#write(event),
+    });
+    this.#watchdog = setInterval(() => starvation.look(), WATCH_MS);
   }
 
   // --- workers ------------------------------------------------------------------------------------------------------
@@ -202,6 +205,7 @@ class Coordinator {
       name,
       clock,
       (life) => this.#setup(name, life),
+      await this.#options.target.apart?.hostFor(name),
       this.#resource,
       (event) => this.#write(event),
     );
@@ -219,6 +223,8 @@ class Coordinator {
       worker,
       lock,
       url: await target.urlFor(name),
+      ...(nemeses.some((nemesis) => NEMESES[nemesis]!.onLinks) &&
+        target.routesFor && { routes: await target.routesFor(name) }),
       peers: this.#options.peers,
       namespace: this.#namespace,
       ttlMs,
@@ -249,10 +255,10 @@ class Coordinator {
       namespace: this.#namespace,
       names: this.#names.filter(isExclusive),
       victims: () => [...this.#seats.values()],
-      during: async (nemesis, victim, fault) => {
+      during: async (nemesis, victim, fault, more) => {
         const id = this.#faultId();
         const event = { kind: 'fault', id, nemesis, target: victim } as const;
-        this.#write({ ...event, at: nowMicros(), what: 'begin' });
+        this.#write({ ...event, ...more, at: nowMicros(), what: 'begin' });
         try {
           await fault();
         } finally {
@@ -316,6 +322,7 @@ class Seat implements Victim {
   readonly seat: string;
   readonly clock: ClockShim | undefined;
   readonly #setup: (life: number) => Promise<WorkerSetup>;
+  readonly #host: Host | undefined;
   readonly #resource: Resource;
   readonly #write: (event: HistoryEvent) => void;
   #child: ChildProcess | undefined;
@@ -329,12 +336,14 @@ class Seat implements Victim {
     seat: string,
     clock: ClockShim | undefined,
     setup: (life: number) => Promise<WorkerSetup>,
+    host: Host | undefined,
     resource: Resource,
     write: (event: HistoryEvent) => void,
   ) {
     this.seat = seat;
     this.clock = clock;
     this.#setup = setup;
+    this.#host = host;
     this.#resource = resource;
     this.#write = write;
   }
@@ -351,8 +360,10 @@ class Seat implements Victim {
     this.#life += 1;
     const setup = await this.#setup(this.#life);
     const log = openSync(join(setup.folder, `${setup.worker}.log`), 'a');
+    const [execPath, ...enter] = [...(this.#host?.enter ?? []), process.execPath];
     const child = fork(join(import.meta.dirname, 'worker.ts'), [JSON.stringify(setup)], {
-      execArgv: ['--import', 'tsx'],
+      execPath,
+      execArgv: [...enter, '--import', 'tsx'],
       env: { ...process.env, ...this.clock?.env },
       stdio: ['ignore', log, log, 'ipc'],
     });

@@ -131,6 +131,8 @@ export interface FaultEvent {
   /** The worker it was done to, or `server`, `link`. */
   readonly target: string;
   readonly detail?: string;
+  /** The workers that go on with a server that was cut off and replaced: what it grants them, nobody else knows. */
+  readonly isolated?: readonly string[];
 }
 
 /** Nobody's doing: the machine was too busy to let a process run. It explains a loss, and counts as no strike. */

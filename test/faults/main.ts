@@ -12,9 +12,10 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { Traits } from 'holdfast';
+import { Network } from '../servers/network.js';
 import { run } from './coordinator.js';
 import { type HistoryEvent, readHistory } from './history.js';
-import { NEMESES } from './nemeses.js';
+import { NEMESES, whyNotApart } from './nemeses.js';
 import { report } from './report.js';
 import { type Target, TARGETS, type TargetKind } from './targets.js';
 import { timeline } from './timeline.js';
@@ -63,14 +64,40 @@ async function torture(engines: readonly string[]): Promise<void> {
   for (const engine of engines) {
     const kind = TARGETS[engine] ?? fail(`There is no engine ${engine}. Known: ${Object.keys(TARGETS).join(', ')}.`);
     if (values.short && !kind.short) fail(`${engine} has no short run. Engines that have: ${shortOnes().join(', ')}.`);
-    await using target = await kind.start();
-    const on = { engine, kind, target, traits: await traitsOf(target) };
-    const nemeses = chosen(kind).filter((name) => isMeaningful(name, on));
-    const seconds = values.short ? kind.short!.seconds : Number(values.seconds);
-    const control = await controlOf({ ...on, lock: 'naive', nemeses: ['stall'], seconds: controlSeconds(seconds) });
-    const groups = values.mixed || values.short ? [nemeses] : nemeses.map((name) => [name]);
-    for (const group of groups) await trial({ ...on, lock: 'holdfast', nemeses: group, seconds }, control);
+    const names = chosen(kind);
+    await tortureOn(
+      engine,
+      kind,
+      names.filter((name) => !NEMESES[name]!.apart),
+    );
+    await tortureApart(
+      engine,
+      kind,
+      names.filter((name) => NEMESES[name]!.apart),
+    );
   }
+}
+
+async function tortureOn(engine: string, kind: TargetKind, names: readonly string[]): Promise<void> {
+  if (names.length === 0) return;
+  await using target = await kind.start();
+  const on = { engine, kind, target, traits: await traitsOf(target) };
+  const nemeses = names.filter((name) => isMeaningful(name, on));
+  const seconds = values.short ? kind.short!.seconds : Number(values.seconds);
+  const control = await controlOf({ ...on, lock: 'naive', nemeses: ['stall'], seconds: controlSeconds(seconds) });
+  const groups = values.mixed || values.short ? [nemeses] : nemeses.map((name) => [name]);
+  for (const group of groups)
+    if (group.length > 0) await trial({ ...on, lock: 'holdfast', nemeses: group, seconds }, control);
+}
+
+/** The same, each server and each worker on a host of its own. */
+async function tortureApart(engine: string, kind: TargetKind, names: readonly string[]): Promise<void> {
+  const { startApart } = kind;
+  const reason = whyNotApart(kind);
+  if (!startApart || reason !== undefined) return names.forEach((name) => tellNotRun(engine, name, reason!));
+  if (names.length === 0) return;
+  await using network = await Network.start();
+  await tortureOn(engine, { ...kind, start: () => startApart(network) }, names);
 }
 
 function shortOnes(): readonly string[] {
@@ -94,10 +121,13 @@ function isMeaningful(
   { engine, target, kind, traits }: Omit<Plan, 'lock' | 'nemeses' | 'seconds'>,
 ): boolean {
   const reason = NEMESES[name]!.whyNot(target, kind, traits);
-  if (reason === undefined) return true;
+  if (reason !== undefined) tellNotRun(engine, name, reason);
+  return reason === undefined;
+}
+
+function tellNotRun(engine: string, name: string, reason: string): void {
   notRun.push(`${name} on ${engine}: ${reason}`);
   console.log(`${engine}: ${name} not run: ${reason}`);
-  return false;
 }
 
 /** The same workload on a lock that is known to be broken. It needs no engine: once is enough for all that are alike. */

@@ -7,7 +7,9 @@ import type { Holdfast, Traits } from 'holdfast';
 import type { Random } from '../simulation/random.js';
 import type { ClockShim } from '../servers/clock-shim.js';
 import type { Fault } from '../servers/fault-proxy.js';
-import type { Property } from './history.js';
+import { type Network, whyNoNetwork } from '../servers/network.js';
+import type { Server } from '../servers/server.js';
+import type { FaultEvent, Property } from './history.js';
 import type { Target, TargetKind } from './targets.js';
 import type { ToWorker } from './worker-setup.js';
 
@@ -22,6 +24,8 @@ export interface Victim {
   replace(): Promise<void>;
 }
 
+type FaultDetails = Pick<FaultEvent, 'detail' | 'isolated'>;
+
 export interface Scene {
   readonly random: Random;
   readonly ttlMs: number;
@@ -31,12 +35,16 @@ export interface Scene {
   readonly names: readonly string[];
   victims(): readonly Victim[];
   /** Writes begin and end around what happens to `target`: a worker, `server` or `link`. */
-  during(nemesis: string, target: string, fault: () => Promise<void>): Promise<void>;
+  during(nemesis: string, target: string, fault: () => Promise<void>, more?: FaultDetails): Promise<void>;
   instant(nemesis: string, target: string, detail?: string): void;
 }
 
 export interface Nemesis {
   readonly about: string;
+  /** It strikes proxies: connections of workers have to go through them. */
+  readonly onLinks?: boolean;
+  /** Everything has to be on a host of its own, or there is no network to lose. */
+  readonly apart?: boolean;
   /** What no engine promises under it: counted, not judged. */
   readonly spares?: readonly Property[];
   /** Why it can't be run there. */
@@ -56,6 +64,11 @@ const onServer = ({ server }: Target): string | undefined => (server ? undefined
 const onRedis = ({ redis }: Target): string | undefined => (redis ? undefined : 'it is no Redis');
 const onLinks = ({ proxies, server, leader }: Target): string | undefined =>
   proxies ? undefined : server || leader ? NO_PROXY : NO_SERVER;
+
+/** What can be said before anything is started. */
+export function whyNotApart({ startApart }: TargetKind): string | undefined {
+  return startApart ? whyNoNetwork() : 'nothing of it can be put on hosts of their own';
+}
 
 export const NEMESES: Readonly<Record<string, Nemesis>> = {
   stall: {
@@ -109,11 +122,16 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     whyNot: ({ observerUrl }, _kind, { listing }) =>
       !listing ? 'it lists no claims' : observerUrl ? undefined : ONE_PROCESS,
     async strike(scene) {
-      const line = await scene.observer!.mutex(scene.random.pick(scene.names)).inspect();
-      const claim = line.claims[0];
+      const name = scene.random.pick(scene.names);
+      // Other faults may keep it from the engine: then nobody is evicted, or it is not known.
+      const line = await scene
+        .observer!.mutex(name)
+        .inspect()
+        .catch(() => undefined);
+      const claim = line?.claims[0];
       if (!claim) return;
-      scene.instant('evict', 'server', line.name);
-      await scene.observer!.evict(line.name, claim.id, 'nemesis');
+      scene.instant('evict', 'server', name);
+      await scene.observer!.evict(name, claim.id, 'nemesis').catch(() => {});
     },
   },
   hang: {
@@ -220,37 +238,131 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
   },
   cut: {
     about: 'connections of a worker are reset, and new ones too',
+    onLinks: true,
     whyNot: onLinks,
     strike: (scene) => onLink(scene, 'cut', { mode: 'reset' }),
   },
   freeze: {
     about: 'nothing goes through between a worker and the server, and nothing is lost',
+    onLinks: true,
     whyNot: onLinks,
     strike: (scene) => onLink(scene, 'freeze', { mode: 'freeze' }),
   },
   'lost-replies': {
     about: 'requests of a worker arrive, replies do not',
+    onLinks: true,
     whyNot: onLinks,
     strike: (scene) => onLink(scene, 'lost-replies', { mode: 'lose', lose: 'replies' }),
   },
   'lost-requests': {
     about: 'requests of a worker do not arrive',
+    onLinks: true,
     whyNot: onLinks,
     strike: (scene) => onLink(scene, 'lost-requests', { mode: 'lose', lose: 'requests' }),
   },
   delay: {
     about: 'everything between a worker and the server takes up to a third of the ttl longer',
+    onLinks: true,
     whyNot: onLinks,
     strike: (scene) => onLink(scene, 'delay', { mode: 'delay', ms: scene.ttlMs / 6, jitterMs: scene.ttlMs / 6 }),
   },
+  partition: {
+    about: 'the network is parted: a worker from the server, or the leader and some workers from all the others',
+    apart: true,
+    whyNot: (_target, kind) => whyNotApart(kind),
+    strike: (scene) => onNetwork(scene, 'partition', ['in', 'out']),
+  },
+  'one-way': {
+    about: 'the same, but only what is sent in one direction is lost',
+    apart: true,
+    whyNot: (_target, kind) => whyNotApart(kind),
+    strike: (scene) => onNetwork(scene, 'one-way', [scene.random.pick(['in', 'out'] as const)]),
+  },
 };
+
+/** As the network sees it: whatever is sent is lost, nobody is told, and connections stay open on both sides. */
+async function onNetwork(scene: Scene, nemesis: string, ways: readonly ('in' | 'out')[]): Promise<void> {
+  const { server } = scene.target;
+  const detail = ways.length === 2 ? 'both ways' : ways[0]!;
+  if (server) return aWorkerApart(scene, nemesis, server, ways, detail);
+  return theLeaderApart(scene, nemesis, ways, detail);
+}
+
+async function aWorkerApart(
+  scene: Scene,
+  nemesis: string,
+  server: Server,
+  ways: readonly ('in' | 'out')[],
+  detail: string,
+): Promise<void> {
+  const { network, workers } = scene.target.apart!;
+  const { seat, id } = scene.random.pick(scene.victims());
+  await scene.during(
+    nemesis,
+    id,
+    async () => {
+      await lose(network, [workers.get(seat)!.address], [server.host], ways);
+      await sleep(scene.random.between(0.2, 3) * scene.ttlMs);
+      await network.heal();
+    },
+    { detail },
+  );
+}
+
+/** {the leader, some workers} | {its replicas, who elects, the other workers}, until another leads and the old one knows. */
+async function theLeaderApart(
+  scene: Scene,
+  nemesis: string,
+  ways: readonly ('in' | 'out')[],
+  detail: string,
+): Promise<void> {
+  const { network, workers, servers, settled } = scene.target.apart!;
+  const leader = await scene.target.leader!();
+  const victims = scene.victims().toSorted(() => scene.random.between(-1, 1));
+  const mates = victims.slice(0, 1 + scene.random.int(victims.length - 1));
+  const addresses = (some: readonly Victim[]): string[] => some.map(({ seat }) => workers.get(seat)!.address);
+  const inside = [leader.host, ...addresses(mates)];
+  const outside = [
+    ...servers.filter((server) => server !== leader).map(({ host }) => host),
+    ...addresses(victims.filter((victim) => !mates.includes(victim))),
+  ];
+  const isolated = mates.map(({ id }) => id);
+  await scene.during(
+    nemesis,
+    'server',
+    async () => {
+      await lose(network, inside, outside, ways);
+      await sleep(scene.random.between(1, 10) * scene.ttlMs);
+      await network.heal();
+      await settled();
+    },
+    { detail: `${detail}, with ${isolated.join(', ')}`, isolated },
+  );
+  await sleep(2 * scene.ttlMs);
+}
+
+async function lose(
+  network: Network,
+  inside: readonly string[],
+  outside: readonly string[],
+  ways: readonly ('in' | 'out')[],
+): Promise<void> {
+  if (ways.includes('out')) await network.lose(inside, outside);
+  if (ways.includes('in')) await network.lose(outside, inside);
+}
 
 async function onLink(scene: Scene, nemesis: string, fault: Fault): Promise<void> {
   const { seat, id } = scene.random.pick(scene.victims());
-  const proxy = scene.target.proxies!.get(seat)!;
-  await scene.during(nemesis, id, async () => {
-    proxy.set(fault);
-    await sleep(scene.random.between(0.2, 2) * scene.ttlMs);
-    proxy.heal();
-  });
+  const all = [scene.target.proxies!.get(seat)!].flat();
+  const struck = scene.random.chance(0.5) ? all : [scene.random.pick(all)];
+  await scene.during(
+    nemesis,
+    id,
+    async () => {
+      for (const proxy of struck) proxy.set(fault);
+      await sleep(scene.random.between(0.2, 2) * scene.ttlMs);
+      for (const proxy of struck) proxy.heal();
+    },
+    all.length > 1 ? { detail: `${struck.length} of ${all.length} links` } : {},
+  );
 }

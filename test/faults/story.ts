@@ -114,6 +114,12 @@ export class Story {
     }
   }
 
+  /** A server is cut off with some workers, and replaced. */
+  isolation(isolated: readonly string[], from: number, to: number): void {
+    const fault = { kind: 'fault', id: `f${this.events.length}`, nemesis: 'partition', target: 'server' } as const;
+    this.events.push({ ...fault, at: from * MS, what: 'begin', isolated }, { ...fault, at: to * MS, what: 'end' });
+  }
+
   phase(phase: PhaseEvent['phase'], at: number): void {
     this.events.push({ kind: 'phase', at: at * MS, phase });
   }

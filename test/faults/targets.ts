@@ -6,12 +6,15 @@ import { join } from 'node:path';
 import { DatabaseSync } from '@photostructure/sqlite';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
+import type { Host, Network } from '../servers/network.js';
+import type { Where } from '../servers/ports.js';
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
 import { type RedisSentinel, startSentinel } from '../servers/redis-sentinel.js';
 import { startRedis } from '../servers/redis.js';
 import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
+import type { Routes } from './routes.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -26,7 +29,10 @@ export interface Target extends AsyncDisposable {
   readonly deleteSome?: (namespace: string) => Promise<void>;
   /** Words that must not appear in anything that is written. */
   readonly secrets?: readonly string[];
-  readonly proxies?: ReadonlyMap<string, FaultProxy>;
+  /** Of each worker, before the server or before each of them. */
+  readonly proxies?: ReadonlyMap<string, FaultProxy | readonly FaultProxy[]>;
+  /** Where clients find the servers by themselves: how a worker gets to each of them through its own proxies. */
+  readonly routesFor?: (worker: string) => Promise<Routes>;
   readonly clock?: ClockShim;
   /** Makes another server the primary, by killing the one there is; what was killed comes back as a replica. */
   readonly failover?: () => Promise<void>;
@@ -39,12 +45,26 @@ export interface Target extends AsyncDisposable {
   /** What is still there though everybody has left. */
   leftovers(namespace: string): Promise<string[]>;
   readonly versions: Readonly<Record<string, string>>;
+  /** Where every server and every worker is on a host of its own. */
+  readonly apart?: Apart;
+}
+
+interface Apart {
+  readonly network: Network;
+  /** All of them, also those that only elect. */
+  readonly servers: readonly Server[];
+  readonly workers: ReadonlyMap<string, Host>;
+  hostFor(worker: string): Promise<Host>;
+  /** After the network is whole again: one leads, and all others know it. */
+  readonly settled: () => Promise<void>;
 }
 
 export interface TargetKind {
   /** False: all of the workload is one process. */
   readonly processes: boolean;
   start(): Promise<Target>;
+  /** The same on hosts of their own, for faults of the network. */
+  readonly startApart?: (network: Network) => Promise<Target>;
   /** What every change has to pass (`--short`), all of it in one run. Absent: nothing. */
   readonly short?: { readonly seconds: number; readonly nemeses: readonly string[] };
   /** What the engine's page does not promise: counted, not judged. What follows from its traits is not listed. */
@@ -53,6 +73,9 @@ export interface TargetKind {
   readonly sparesUnder?: Readonly<Record<string, readonly Property[]>>;
 }
 
+/** It still serves its clients while another was promoted: two holders, whom only the fence keeps apart. */
+const ISOLATED_PRIMARY: TargetKind['sparesUnder'] = { partition: ['belief', 'fifo'], 'one-way': ['belief', 'fifo'] };
+
 /** Which names are run, and which promises judged, follows from the engine's traits. */
 export const TARGETS: Readonly<Record<string, TargetKind>> = {
   memory: { processes: false, start: startMemory, short: { seconds: 4, nemeses: ['stall', 'crowd'] } },
@@ -60,6 +83,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   redis: {
     processes: true,
     start: startRedisSingle,
+    startApart: startRedisSingleApart,
     short: {
       seconds: 15,
       nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
@@ -68,9 +92,16 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   'redis-sentinel': {
     processes: true,
     start: startRedisSentinel,
+    startApart: startRedisSentinel,
+    sparesUnder: ISOLATED_PRIMARY,
     short: { seconds: 10, nemeses: ['stall', 'failover'] },
   },
-  'redis-cluster': { processes: true, start: startRedisCluster },
+  'redis-cluster': {
+    processes: true,
+    start: startRedisCluster,
+    startApart: startRedisCluster,
+    sparesUnder: ISOLATED_PRIMARY,
+  },
 };
 
 async function startMemory(): Promise<Target> {
@@ -137,16 +168,70 @@ async function startRedisSingle(): Promise<Target> {
   };
 }
 
-async function startRedisSentinel(): Promise<Target> {
-  const sentinel: RedisSentinel = await startSentinel();
+/** Nothing but the network is lost here, so it needs neither persistence nor clocks, and no proxy. */
+async function startRedisSingleApart(network: Network): Promise<Target> {
+  const server = await startRedis({ host: await network.host() });
+  const url = `redis://${server.host}:${server.port}`;
+  return {
+    urlFor: async () => url,
+    observerUrl: url,
+    server,
+    redis: (...words) => command(server, ...words),
+    leftovers: (namespace) => keysLeft([server], namespace),
+    versions: { redis: await redisVersion(server) },
+    apart: apartOn(network, [server], async () => {}),
+    [Symbol.asyncDispose]: () => server.stop(),
+  };
+}
+
+function apartOn(network: Network, servers: readonly Server[], settled: () => Promise<void>): Apart {
+  const workers = new Map<string, Host>();
+  return {
+    network,
+    servers,
+    workers,
+    settled,
+    hostFor: async (worker) => {
+      const host = workers.get(worker) ?? (await network.host());
+      workers.set(worker, host);
+      return host;
+    },
+  };
+}
+
+/** A proxy for each worker and server. Neither is there before a worker needs it. */
+class LinkProxies implements AsyncDisposable {
+  readonly proxies = new Map<string, readonly FaultProxy[]>();
+  readonly #servers: readonly Server[];
+
+  constructor(servers: readonly Server[]) {
+    this.#servers = servers;
+  }
+
+  readonly routesFor = async (worker: string): Promise<Routes> => {
+    const proxies =
+      this.proxies.get(worker) ?? (await Promise.all(this.#servers.map(({ port }) => FaultProxy.start(port))));
+    this.proxies.set(worker, proxies);
+    return Object.fromEntries(this.#servers.map(({ port }, at) => [port, proxies[at]!.port]));
+  };
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const proxy of [...this.proxies.values()].flat()) await proxy[Symbol.asyncDispose]();
+  }
+}
+
+async function startRedisSentinel(network?: Network): Promise<Target> {
+  const sentinel: RedisSentinel = await startSentinel(network && { host: () => network.host() });
   const hosts = sentinel.hosts.map(({ host, port }) => `${host}:${port}`).join(',');
   const url = `redis+sentinel://${hosts}/${sentinel.name}`;
   const primary = (): Promise<Server> => sentinel.currentPrimary();
+  const servers = [...sentinel.servers, ...sentinel.sentinels];
+  const links = new LinkProxies(servers);
   return {
     urlFor: async () => url,
     observerUrl: url,
     leader: primary,
-    deleteSome: async (namespace) => deleteOneKey((await primary()).port, namespace),
+    deleteSome: async (namespace) => deleteOneKey(await primary(), namespace),
     failover: async () => {
       const old = await primary();
       await old.kill();
@@ -154,21 +239,28 @@ async function startRedisSentinel(): Promise<Target> {
       await old.restart();
       await sentinel.settled();
     },
-    redis: async (...words) => command((await primary()).port, ...words),
-    leftovers: async (namespace) => keysLeft([(await primary()).port], namespace),
-    versions: { redis: await redisVersion(sentinel.primary.port) },
-    [Symbol.asyncDispose]: () => sentinel[Symbol.asyncDispose](),
+    redis: async (...words) => command(await primary(), ...words),
+    leftovers: async (namespace) => keysLeft([await primary()], namespace),
+    versions: { redis: await redisVersion(sentinel.primary) },
+    ...(network
+      ? { apart: apartOn(network, servers, () => sentinel.settled()) }
+      : { proxies: links.proxies, routesFor: links.routesFor }),
+    [Symbol.asyncDispose]: async () => {
+      await links[Symbol.asyncDispose]();
+      await sentinel[Symbol.asyncDispose]();
+    },
   };
 }
 
-async function startRedisCluster(): Promise<Target> {
-  const cluster: RedisCluster = await startCluster();
+async function startRedisCluster(network?: Network): Promise<Target> {
+  const cluster: RedisCluster = await startCluster(network && { host: () => network.host() });
+  const links = new LinkProxies(cluster.nodes);
   const url = `redis+cluster://${cluster.hosts.map(({ host, port }) => `${host}:${port}`).join(',')}`;
   return {
     urlFor: async () => url,
     observerUrl: url,
     leader: () => cluster.primaryOf(Math.floor(Math.random() * 16_384)),
-    deleteSome: async (namespace) => deleteOneKey((await cluster.primaryOf(0)).port, namespace),
+    deleteSome: async (namespace) => deleteOneKey(await cluster.primaryOf(0), namespace),
     failover: async () => {
       const slot = Math.floor(Math.random() * 16_384);
       const old = await cluster.primaryOf(slot);
@@ -177,26 +269,29 @@ async function startRedisCluster(): Promise<Target> {
       await cluster.settled();
     },
     redis: async (...words) => {
-      for (const slot of [0, 6_000, 12_000]) await command((await cluster.primaryOf(slot)).port, ...words);
+      for (const slot of [0, 6_000, 12_000]) await command(await cluster.primaryOf(slot), ...words);
     },
     leftovers: async (namespace) => {
       const primaries = await Promise.all([0, 6_000, 12_000].map((slot) => cluster.primaryOf(slot)));
-      return keysLeft(
-        primaries.map(({ port }) => port),
-        namespace,
-      );
+      return keysLeft(primaries, namespace);
     },
-    versions: { redis: await redisVersion(cluster.nodes[0]!.port) },
-    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+    versions: { redis: await redisVersion(cluster.nodes[0]!) },
+    ...(network
+      ? { apart: apartOn(network, cluster.nodes, () => cluster.settled()) }
+      : { proxies: links.proxies, routesFor: links.routesFor }),
+    [Symbol.asyncDispose]: async () => {
+      await links[Symbol.asyncDispose]();
+      await cluster[Symbol.asyncDispose]();
+    },
   };
 }
 
 const PASSWORD = 'canary-in-the-coal-mine';
 
-async function deleteOneKey(port: number, namespace: string): Promise<void> {
-  const keys = (await command(port, 'KEYS', `${namespace}:*`)) as string[];
+async function deleteOneKey(server: Where, namespace: string): Promise<void> {
+  const keys = (await command(server, 'KEYS', `${namespace}:*`)) as string[];
   const key = keys[Math.floor(Math.random() * keys.length)];
-  if (key !== undefined) await command(port, 'DEL', key);
+  if (key !== undefined) await command(server, 'DEL', key);
 }
 
 /** The tables of the SQLite engine, by hand. */
@@ -219,17 +314,17 @@ class Rows implements Disposable {
 }
 
 /** A shard without sessions keeps one key for its tokens, and nothing in it but that. */
-async function keysLeft(ports: readonly number[], namespace: string): Promise<string[]> {
+async function keysLeft(servers: readonly Where[], namespace: string): Promise<string[]> {
   const left: string[] = [];
-  for (const port of ports) {
-    for (const key of (await command(port, 'KEYS', `${namespace}:*`)) as string[]) {
+  for (const server of servers) {
+    for (const key of (await command(server, 'KEYS', `${namespace}:*`)) as string[]) {
       if (!key.endsWith(':state')) left.push(key);
-      else if (Number(await command(port, 'HLEN', key)) > 1) left.push(`${key} with more than its tokens`);
+      else if (Number(await command(server, 'HLEN', key)) > 1) left.push(`${key} with more than its tokens`);
     }
   }
   return left;
 }
 
-async function redisVersion(port: number): Promise<string> {
-  return (await info(port, 'INFO', 'server')).get('redis_version') ?? 'unknown';
+async function redisVersion(server: Where): Promise<string> {
+  return (await info(server, 'INFO', 'server')).get('redis_version') ?? 'unknown';
 }

@@ -1,6 +1,7 @@
 /** What the coordinator and its workers say to each other. */
 import type { Mode } from './history.js';
 import type { Request, Response } from './resource.js';
+import type { Routes } from './routes.js';
 
 /** Ours, the negative control, and the peers. */
 export type LockKind = 'holdfast' | 'naive' | 'redlock' | 'redis-semaphore';
@@ -9,6 +10,8 @@ export interface WorkerSetup {
   readonly worker: string;
   readonly lock: LockKind;
   readonly url: string;
+  /** Where its connections go through proxies that its URL does not name. */
+  readonly routes?: Routes;
   /** Where the peers are installed. */
   readonly peers: string;
   readonly namespace: string;

@@ -10,26 +10,23 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
+import { waitFor } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
-import {
-  type CallEvent,
-  type HistoryEvent,
-  HistoryWriter,
-  type Mode,
-  nowMicros,
-  type ReturnEvent,
-  STARVED,
-} from './history.js';
+import { type CallEvent, type HistoryEvent, HistoryWriter, type Mode, nowMicros, type ReturnEvent } from './history.js';
 import { observe } from './observer.js';
 import type { Request, Response } from './resource.js';
+import { routeThrough } from './routes.js';
+import { Starvation } from './starvation.js';
 import { HoldfastLocks, type HeldLock, NaiveLocks, type TestLocks, type Want } from './worker-locks.js';
 import { peerLocks } from './worker-peers.js';
 import { type FromWorker, modeOf, PERMITS, type ToWorker, type WorkerSetup } from './worker-setup.js';
 
 const THINK_MS = 8;
 const SAMPLE_MS = 25;
-/** Of the ttl: three beats fit into one. */
-const STARVATION = 0.25;
+/** How many of the holds, while faults are on. */
+const LONG_HOLDS = 0.02;
+/** What the lock opened must be gone. A socket whose peer can't hear it takes its time; ioredis gives it two seconds. */
+const HANDLES_CLOSE_MS = 3_000;
 const SLEEP = new Int32Array(new SharedArrayBuffer(4));
 
 class Worker {
@@ -40,7 +37,7 @@ class Worker {
   readonly #believed = new Map<string, HeldLock>();
   readonly #asked = new Map<number, (response: Response) => void>();
   #ids = 0;
-  #lastSample = nowMicros();
+  readonly #starvation: Starvation;
   #faults = false;
   #ending = false;
 
@@ -48,6 +45,13 @@ class Worker {
     this.#setup = setup;
     this.#history = new HistoryWriter(setup.history);
     this.#random = new Random(setup.seed);
+    this.#starvation = new Starvation({
+      target: setup.worker,
+      ttlMs: setup.ttlMs,
+      everyMs: SAMPLE_MS,
+      id: () => this.#id(),
+      write: (event) => this.#write(event),
+    });
     this.#instances = Array.from({ length: setup.instances }, () => this.#makeLocks());
   }
 
@@ -63,8 +67,7 @@ class Worker {
     clearInterval(sampler);
     await Promise.all(this.#instances.map((locks) => locks.close()));
     this.#write({ kind: 'worker', at: nowMicros(), worker: this.#setup.worker, what: 'ended' });
-    // What the lock opened must be gone; a moment, because sockets close in their own time.
-    await sleep(50);
+    await waitFor(() => openHandles().length === 0, HANDLES_CLOSE_MS);
     this.#say({ say: 'closed', handles: openHandles() });
     process.disconnect();
   }
@@ -147,7 +150,10 @@ class Worker {
       this.#write({ kind: 'lost', at: nowMicros(), worker: this.#setup.worker, lease, reason });
     });
     try {
-      if (this.#checkHeld(lease, lock)) await this.#work(name, mode, lease, lock);
+      if (this.#checkHeld(lease, lock)) {
+        if (this.#faults && this.#random.chance(LONG_HOLDS)) await this.#linger(lock);
+        await this.#work(name, mode, lease, lock);
+      }
     } finally {
       this.#checkHeld(lease, lock);
       this.#believed.delete(lease);
@@ -158,6 +164,12 @@ class Worker {
         (kept) => ({ out: kept ? 'ok' : 'lost' }),
       );
     }
+  }
+
+  /** Holds for longer than a lease lasts without beats, so that faults come while it is held, and can end it. */
+  async #linger(lock: HeldLock): Promise<void> {
+    const until = performance.now() + this.#random.between(0.5, 3) * this.#setup.ttlMs;
+    while (lock.held && performance.now() < until) await sleep(SAMPLE_MS);
   }
 
   async #work(name: string, mode: Mode, lease: string, lock: HeldLock): Promise<void> {
@@ -197,19 +209,8 @@ class Worker {
     const fault = { kind: 'fault', id, nemesis: 'stall', target: this.#setup.worker } as const;
     this.#write({ ...fault, at: nowMicros(), what: 'begin' });
     Atomics.wait(SLEEP, 0, 0, 2 * this.#setup.ttlMs);
-    this.#lastSample = nowMicros();
-    this.#write({ ...fault, at: this.#lastSample, what: 'end' });
-  }
-
-  /** A busy machine may keep us from beating: then a loss has a cause. */
-  #noticeStarvation(): void {
-    const now = nowMicros();
-    if (now - this.#lastSample > STARVATION * this.#setup.ttlMs * 1_000) {
-      const fault = { kind: 'fault', id: this.#id(), nemesis: STARVED, target: this.#setup.worker } as const;
-      this.#write({ ...fault, at: this.#lastSample, what: 'begin' });
-      this.#write({ ...fault, at: now, what: 'end' });
-    }
-    this.#lastSample = now;
+    this.#starvation.forgive();
+    this.#write({ ...fault, at: nowMicros(), what: 'end' });
   }
 
   #checkHeld(lease: string, lock: HeldLock): boolean {
@@ -220,7 +221,7 @@ class Worker {
   }
 
   #sample(): void {
-    this.#noticeStarvation();
+    this.#starvation.look();
     for (const [lease, lock] of this.#believed) this.#checkHeld(lease, lock);
   }
 
@@ -346,4 +347,6 @@ function openHandles(): string[] {
   return process.getActiveResourcesInfo().filter((kind) => /TCP|MessagePort/.test(kind));
 }
 
-await new Worker(JSON.parse(process.argv[2]!) as WorkerSetup).live();
+const given = JSON.parse(process.argv[2]!) as WorkerSetup;
+if (given.routes) routeThrough(given.routes);
+await new Worker(given).live();

@@ -1,4 +1,5 @@
 /** What one node of a Redis Cluster believes about all of them. Nodes learn by gossip, so beliefs differ for a while. */
+import type { Where } from './ports.js';
 import { command } from './resp.js';
 
 export interface NodeView {
@@ -14,8 +15,8 @@ export interface NodeView {
   readonly slots: readonly (readonly [number, number])[];
 }
 
-export async function viewOf(port: number): Promise<NodeView[]> {
-  const lines = String(await command(port, 'CLUSTER', 'NODES')).split('\n');
+export async function viewOf(node: Where): Promise<NodeView[]> {
+  const lines = String(await command(node, 'CLUSTER', 'NODES')).split('\n');
   return lines.filter((line) => line !== '').map(parseNode);
 }
 

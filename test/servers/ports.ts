@@ -10,6 +10,13 @@ import { connect, createServer } from 'node:net';
 
 export const LOOPBACK = '127.0.0.1';
 
+/** A port of loopback, or of another host. */
+export type Where = number | { readonly host: string; readonly port: number };
+
+export function addressOf(where: Where): { readonly host: string; readonly port: number } {
+  return typeof where === 'number' ? { host: LOOPBACK, port: where } : { host: where.host, port: where.port };
+}
+
 export function freePort(): Promise<number> {
   return listenOnce(0);
 }
@@ -26,15 +33,16 @@ export async function isFree(port: number): Promise<boolean> {
 /** Whether one of these processes listens on the port. True where the system (no /proc) can't tell. */
 export async function isServedBy(pids: readonly number[], port: number): Promise<boolean> {
   if (process.platform !== 'linux') return true;
-  const listeners = await listenersOn(port);
+  const listeners = await listenersOn(pids[0], port);
   const sockets = await Promise.all(pids.map(socketsOf));
   return sockets.flat().some((socket) => listeners.has(socket));
 }
 
 /** Sends one request and answers with the first bytes that come back; rejects when there are none in time. */
-export function ask(port: number, request: string | Uint8Array, timeoutMs = 1_000): Promise<string> {
+export function ask(where: Where, request: string | Uint8Array, timeoutMs = 1_000): Promise<string> {
+  const { host, port } = addressOf(where);
   return new Promise((resolve, reject) => {
-    const socket = connect(port, LOOPBACK, () => socket.write(request));
+    const socket = connect(port, host, () => socket.write(request));
     const end = (settle: () => void): void => {
       socket.destroy();
       settle();
@@ -58,11 +66,11 @@ function listenOnce(port: number): Promise<number> {
   });
 }
 
-/** As /proc/<pid>/fd spells them: socket:[inode]. */
-async function listenersOn(port: number): Promise<Set<string>> {
+/** In the network of a process, as /proc/<pid>/fd spells them: socket:[inode]. */
+async function listenersOn(pid: number | undefined, port: number): Promise<Set<string>> {
   // Servers in Java listen on IPv6 sockets that also take IPv4. A system without IPv6 has no such table.
   const tables = await Promise.all(
-    ['tcp', 'tcp6'].map((table) => readFile(`/proc/net/${table}`, 'utf8').catch(() => '')),
+    ['tcp', 'tcp6'].map((table) => readFile(`/proc/${pid ?? 'self'}/net/${table}`, 'utf8').catch(() => '')),
   );
   const wanted = port.toString(16).toUpperCase().padStart(4, '0');
   const LISTEN = '0A';

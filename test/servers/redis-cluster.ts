@@ -9,7 +9,8 @@
 import assert from 'node:assert/strict';
 import { type NodeView, owns, shapeOf, viewOf } from './cluster-view.js';
 import { SLOTS } from './key-slot.js';
-import { freePort, LOOPBACK } from './ports.js';
+import type { Host } from './network.js';
+import { freePort } from './ports.js';
 import { startRedis } from './redis.js';
 import { command, info } from './resp.js';
 import type { Server } from './server.js';
@@ -29,6 +30,8 @@ export interface ClusterOptions {
   readonly replicas?: number;
   /** More words of every node's command line. Default: none. */
   readonly args?: readonly string[];
+  /** A host for each node. Default: all of them are here. */
+  readonly host?: () => Promise<Host>;
 }
 
 export interface MigrateOptions {
@@ -44,13 +47,13 @@ export interface MigrateOptions {
 export function startCluster(options: ClusterOptions = {}): Promise<RedisCluster> {
   const { masters = 3, replicas = 1, args = [] } = options;
   return startGroup(async (group) => {
-    const members = await startMembers(group, masters * (1 + replicas), args);
+    const members = await startMembers(group, masters * (1 + replicas), args, options.host);
     const primaries = members.slice(0, masters);
     await Promise.all(primaries.map((member, index) => takeSlots(member, index, masters)));
     await meet(members);
     const others = members.slice(masters).map((member, index) => ({ member, primary: primaries[index % masters] }));
     await Promise.all(
-      others.map(({ member, primary }) => command(member.server.port, 'CLUSTER', 'REPLICATE', primary?.id ?? '')),
+      others.map(({ member, primary }) => command(member.server, 'CLUSTER', 'REPLICATE', primary?.id ?? '')),
     );
     const cluster = new RedisCluster(group, members);
     await cluster.settled();
@@ -69,7 +72,7 @@ export class RedisCluster {
     this.#group = group;
     this.#members = members;
     this.nodes = members.map(({ server }) => server);
-    this.hosts = this.nodes.map(({ port }) => ({ host: LOOPBACK, port }));
+    this.hosts = this.nodes.map(({ host, port }) => ({ host, port }));
   }
 
   async primaryOf(slot: number): Promise<Server> {
@@ -109,7 +112,7 @@ export class RedisCluster {
     const before = await this.primaryOf(slot);
     const replica = await this.replicaOf(slot);
     if (how === 'kill') await before.kill();
-    else await command(replica.port, 'CLUSTER', 'FAILOVER');
+    else await command(replica, 'CLUSTER', 'FAILOVER');
     const after = await eventually(`slot ${slot} has another primary`, async () => {
       const primary = await this.primaryOf(slot);
       assert.notEqual(primary, before, `it is still on port ${before.port}`);
@@ -126,7 +129,7 @@ export class RedisCluster {
     const to = primaries.find((member) => member !== from && (options.to ?? member.server) === member.server);
     if (to === undefined) throw new Error(`slot ${slot} can't move: there is no such primary besides its own`);
     const setSlot = (member: Member, ...words: string[]) =>
-      command(member.server.port, 'CLUSTER', 'SETSLOT', slot, ...words);
+      command(member.server, 'CLUSTER', 'SETSLOT', slot, ...words);
 
     // In this order: the first node told to ASK another one must find that it answers.
     await setSlot(to, 'IMPORTING', from.id);
@@ -155,7 +158,7 @@ export class RedisCluster {
   }
 
   #views(): Promise<NodeView[][]> {
-    return Promise.all(this.#awake().map(({ server }) => viewOf(server.port)));
+    return Promise.all(this.#awake().map(({ server }) => viewOf(server)));
   }
 
   /** Nodes that were away may still believe that they own it; the epoch tells who is right. */
@@ -184,20 +187,26 @@ interface Member {
   readonly id: string;
 }
 
-async function startMembers(group: ServerGroup, count: number, args: readonly string[]): Promise<Member[]> {
+async function startMembers(
+  group: ServerGroup,
+  count: number,
+  args: readonly string[],
+  host?: () => Promise<Host>,
+): Promise<Member[]> {
   const busPorts = new Map<number, number>();
   const servers = await group.add(
-    Array.from({ length: count }, () =>
+    Array.from({ length: count }, async () =>
       startRedis({
+        host: await host?.(),
         // The default bus port is 10000 above the port, which may be in use, or beyond the last one.
         choosePort: async () => {
           const [port, busPort] = await Promise.all([freePort(), freePort()]);
           busPorts.set(port, busPort);
           return port;
         },
-        args: ({ port }) => [
-          ...['--cluster-enabled', 'yes', '--cluster-port', `${busPorts.get(port)}`],
-          ...['--cluster-node-timeout', `${NODE_TIMEOUT_MS}`, '--cluster-announce-ip', LOOPBACK],
+        args: (place) => [
+          ...['--cluster-enabled', 'yes', '--cluster-port', `${busPorts.get(place.port)}`],
+          ...['--cluster-node-timeout', `${NODE_TIMEOUT_MS}`, '--cluster-announce-ip', place.host],
           // The default waits five seconds for more replicas that might want the same.
           ...['--repl-diskless-sync-delay', '0'],
           ...args,
@@ -209,16 +218,16 @@ async function startMembers(group: ServerGroup, count: number, args: readonly st
     servers.map(async (server) => ({
       server,
       busPort: busPorts.get(server.port) ?? 0,
-      id: String(await command(server.port, 'CLUSTER', 'MYID')),
+      id: String(await command(server, 'CLUSTER', 'MYID')),
     })),
   );
 }
 
 async function takeSlots({ server }: Member, index: number, masters: number): Promise<void> {
   const boundary = (nth: number): number => Math.floor((nth * SLOTS) / masters);
-  await command(server.port, 'CLUSTER', 'ADDSLOTSRANGE', boundary(index), boundary(index + 1) - 1);
+  await command(server, 'CLUSTER', 'ADDSLOTSRANGE', boundary(index), boundary(index + 1) - 1);
   // Different epochs from the start, or the nodes spend their first seconds on resolving the collision.
-  await command(server.port, 'CLUSTER', 'SET-CONFIG-EPOCH', index + 1);
+  await command(server, 'CLUSTER', 'SET-CONFIG-EPOCH', index + 1);
 }
 
 /** Everybody meets everybody: gossip would introduce them too, but takes seconds. */
@@ -226,11 +235,11 @@ async function meet(members: readonly Member[]): Promise<void> {
   const pairs = members.flatMap((one, index) => members.slice(index + 1).map((other) => ({ one, other })));
   await Promise.all(
     pairs.map(({ one, other }) =>
-      command(one.server.port, 'CLUSTER', 'MEET', LOOPBACK, other.server.port, other.busPort),
+      command(one.server, 'CLUSTER', 'MEET', other.server.host, other.server.port, other.busPort),
     ),
   );
   await eventually('all nodes know each other', async () => {
-    const views = await Promise.all(members.map(({ server }) => viewOf(server.port)));
+    const views = await Promise.all(members.map(({ server }) => viewOf(server)));
     for (const view of views) {
       const known = view.filter(({ flags, connected }) => connected && !flags.includes('handshake'));
       assert.equal(known.length, members.length, `one knows ${known.length} of ${members.length}`);
@@ -247,22 +256,23 @@ function mustServe(node: NodeView, awake: ReadonlySet<string>): void {
   }
 }
 
-async function mustBeWell({ port }: Server): Promise<void> {
-  assert.equal((await info(port, 'CLUSTER', 'INFO')).get('cluster_state'), 'ok', `the state on port ${port}`);
+async function mustBeWell(server: Server): Promise<void> {
+  const { port } = server;
+  assert.equal((await info(server, 'CLUSTER', 'INFO')).get('cluster_state'), 'ok', `the state on port ${port}`);
   // A primary has no such line.
-  const link = (await info(port, 'INFO', 'replication')).get('master_link_status') ?? 'up';
+  const link = (await info(server, 'INFO', 'replication')).get('master_link_status') ?? 'up';
   assert.equal(link, 'up', `the replica's link on port ${port}`);
 }
 
 async function keysIn({ server }: Member, slot: number): Promise<string[]> {
-  const count = Number(await command(server.port, 'CLUSTER', 'COUNTKEYSINSLOT', slot));
-  const keys = await command(server.port, 'CLUSTER', 'GETKEYSINSLOT', slot, count);
+  const count = Number(await command(server, 'CLUSTER', 'COUNTKEYSINSLOT', slot));
+  const keys = await command(server, 'CLUSTER', 'GETKEYSINSLOT', slot, count);
   return Array.isArray(keys) ? keys.map(String) : [];
 }
 
 /** Without REPLACE: a key that both have means that the cluster did something it promises not to do. */
 async function moveKeys(from: Member, to: Member, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
-  const destination = [LOOPBACK, to.server.port, '', 0, MIGRATE_TIMEOUT_MS];
-  await command(from.server.port, 'MIGRATE', ...destination, 'KEYS', ...keys);
+  const destination = [to.server.host, to.server.port, '', 0, MIGRATE_TIMEOUT_MS];
+  await command(from.server, 'MIGRATE', ...destination, 'KEYS', ...keys);
 }

@@ -3,7 +3,7 @@ import { ask, LOOPBACK } from './ports.js';
 import { type Program, provide, type ProvideOptions } from './provide.js';
 import { type Place, type Server, type ServerOptions, startServer } from './server.js';
 
-export interface RedisOptions extends ProvideOptions, Pick<ServerOptions, 'choosePort' | 'env'> {
+export interface RedisOptions extends ProvideOptions, Pick<ServerOptions, 'choosePort' | 'env' | 'host'> {
   /** More words of the command line, such as `['--appendonly', 'yes']`; later ones win. */
   readonly args?: readonly string[] | ((place: Place) => readonly string[]);
 }
@@ -16,8 +16,9 @@ export async function startRedis(options: RedisOptions = {}): Promise<Server> {
     name: 'redis',
     program,
     args: (place) => [
-      ...['--port', `${place.port}`, '--bind', LOOPBACK, '--daemonize', 'no', '--dir', place.data],
+      ...['--port', `${place.port}`, '--bind', place.host, '--daemonize', 'no', '--dir', place.data],
       ...['--save', '', '--appendonly', 'no'],
+      ...unprotected(place),
       // The default waits ten seconds for replicas that are behind.
       ...['--shutdown-timeout', '0'],
       ...(typeof args === 'function' ? args(place) : args),
@@ -31,6 +32,11 @@ export function provideRedis(options: ProvideOptions): Promise<Program> {
   return provide('redis-server', ['redis-server', 'redis-tools'], options);
 }
 
-export async function answersPing({ port }: Place): Promise<boolean> {
-  return (await ask(port, 'PING\r\n')) === '+PONG\r\n';
+/** Without a password Redis takes only clients of loopback; on a host of ours there is nobody else. */
+export function unprotected({ host }: Place): readonly string[] {
+  return host === LOOPBACK ? [] : ['--protected-mode', 'no'];
+}
+
+export async function answersPing(place: Place): Promise<boolean> {
+  return (await ask(place, 'PING\r\n')) === '+PONG\r\n';
 }

@@ -8,7 +8,7 @@
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { LOOPBACK } from './ports.js';
+import { addressOf, type Where } from './ports.js';
 
 export type Reply = string | number | null | readonly Reply[];
 
@@ -16,14 +16,14 @@ export type Reply = string | number | null | readonly Reply[];
 const ANSWER_WITHIN_MS = 5_000;
 
 /** An error reply rejects with the server's words as the message. */
-export async function command(port: number, ...words: readonly (string | number)[]): Promise<Reply> {
-  using connection = await RedisConnection.open(port);
+export async function command(where: Where, ...words: readonly (string | number)[]): Promise<Reply> {
+  using connection = await RedisConnection.open(where);
   return await connection.send(...words);
 }
 
 /** The lines `key:value` of INFO and CLUSTER INFO. */
-export async function info(port: number, ...words: readonly string[]): Promise<Map<string, string>> {
-  const lines = String(await command(port, ...words)).split('\r\n');
+export async function info(where: Where, ...words: readonly string[]): Promise<Map<string, string>> {
+  const lines = String(await command(where, ...words)).split('\r\n');
   return new Map(lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)]));
 }
 
@@ -38,8 +38,9 @@ export class RedisConnection {
   readonly #waiters: Waiter[] = [];
   #unread = Buffer.alloc(0);
 
-  static async open(port: number): Promise<RedisConnection> {
-    const socket = connect({ port, host: LOOPBACK, noDelay: true });
+  static async open(where: Where): Promise<RedisConnection> {
+    const { host, port } = addressOf(where);
+    const socket = connect({ port, host, noDelay: true });
     await once(socket, 'connect');
     return new RedisConnection(socket, port);
   }

@@ -14,7 +14,8 @@ import { rmSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, isFree, isServedBy } from './ports.js';
+import type { Host } from './network.js';
+import { freePort, isFree, isServedBy, LOOPBACK } from './ports.js';
 import { familyOf, isPaused, isRunning, signal } from './processes.js';
 import type { Program } from './provide.js';
 import { waitFor } from './wait.js';
@@ -27,6 +28,8 @@ const PORT_WAIT_MS = 5_000;
 
 /** What the arguments of a server are made of. */
 export interface Place {
+  /** The address to listen on. */
+  readonly host: string;
   readonly port: number;
   /** Empty at the first start. */
   readonly data: string;
@@ -49,6 +52,8 @@ export interface ServerOptions {
   readonly stopSignal?: NodeJS.Signals;
   /** It is killed when it has not ended by then. Default: 10 seconds. */
   readonly stopWithinMs?: number;
+  /** Where it runs. Default: here, on loopback. */
+  readonly host?: Host | undefined;
   /** Default: one that the kernel chooses. Asked again when another process was quicker to take it. */
   readonly choosePort?: () => Promise<number>;
 }
@@ -80,6 +85,8 @@ process.once('exit', () => {
 
 export class Server {
   readonly name: string;
+  /** Its address. */
+  readonly host: string;
   readonly port: number;
   readonly folder: string;
   readonly #options: ServerOptions;
@@ -89,6 +96,7 @@ export class Server {
   constructor(options: ServerOptions, port: number, folder: string) {
     this.#options = options;
     this.name = options.name;
+    this.host = options.host?.address ?? LOOPBACK;
     this.port = port;
     this.folder = folder;
   }
@@ -114,7 +122,7 @@ export class Server {
     await mkdir(data, { recursive: true });
     // Servers that refuse to run as root run as somebody who has to get through to their data.
     await chmod(this.folder, 0o711);
-    const place: Place = { port: this.port, data };
+    const place: Place = { host: this.host, port: this.port, data };
     await this.#options.prepare?.(place);
     await this.#spawn(place);
     await this.#becomeReady(place);
@@ -174,7 +182,13 @@ export class Server {
     const { command, args, env } = this.#options.program;
     const log = await open(this.#log, 'a');
     try {
-      const words = [...boundToUs(), command, ...args, ...this.#options.args(place)];
+      const words = [
+        ...boundToUs(),
+        ...(this.#options.host?.enter ?? []),
+        command,
+        ...args,
+        ...this.#options.args(place),
+      ];
       const child = spawn(words[0] ?? command, words.slice(1), {
         cwd: place.data,
         env: { ...process.env, ...env, ...this.#options.env },
@@ -232,7 +246,7 @@ export class Server {
 }
 
 /** The words before a command that make the kernel end it with us. They exec it, so the process id stays the same. */
-function boundToUs(): readonly string[] {
+export function boundToUs(): readonly string[] {
   const [command, ...args] = ['setpriv', '--pdeathsig', 'KILL', '--'] as const;
   // Not every system has it, and not every setpriv (busybox) knows the option.
   canBind ??= spawnSync(command, [...args, 'true'], { stdio: 'ignore' }).status === 0;

@@ -38,8 +38,8 @@ export class SimProcess {
     this.#startedAt = random.between(0, 1e6);
     this.clock = {
       now: () => this.#now(),
-      // One oscillator drives both clocks of a machine.
-      wall: () => EPOCH + scheduler.now * this.#rate + this.#wallJumpMs,
+      // One oscillator drives both clocks of a machine; this one shows whole milliseconds.
+      wall: () => Math.floor(EPOCH + scheduler.now * this.#rate + this.#wallJumpMs),
       random: () => random.next(),
       id: () => `${name}.${(this.#ids += 1)}`,
       timer: (ms, run) => this.#timer(ms, run),

@@ -18,7 +18,8 @@ export class VirtualClock implements Clock {
   #ids = 0;
 
   now = (): number => this.#now;
-  wall = (): number => this.#wall;
+  /** In whole milliseconds, as Date.now() counts them. */
+  wall = (): number => Math.floor(this.#wall);
   random = (): number => 0.5;
 
   id = (): string => {

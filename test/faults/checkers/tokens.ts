@@ -1,7 +1,13 @@
-/** Of two grants that may not coexist the later has the larger token; two such tokens are never the same. */
+/**
+ * Of two grants that may not coexist the later has the larger token; two such tokens are never the same.
+ *
+ * A server that was cut off and replaced knows nothing of its successor, so what it grants may be behind: that is what
+ * lets a fence refuse it. Its own grants must be in order among themselves and with all of before, and those of everybody
+ * else with all there are.
+ */
 import { found, type Finding, type Violation, violation } from '../finding.js';
 import { type Lease, mayCoexist } from '../leases.js';
-import type { Run } from '../run.js';
+import type { Fault, Run } from '../run.js';
 import { groupBy } from './group-by.js';
 
 /** A hold: what several leases of a re-entrant lock share counts from its first acquire. */
@@ -11,7 +17,7 @@ export function checkTokens(run: Run): Finding {
   const minted = firstOfHolds([...run.leases.values()].filter((lease): lease is Minted => lease.token !== undefined));
   const lines = [...groupBy(minted, ({ name }) => name).values()];
   return found(minted.length, [
-    ...lines.flatMap((leases) => outOfOrder(leases)),
+    ...lines.flatMap((leases) => allOutOfOrder(run, leases)),
     ...lines.flatMap((leases) => repeated(leases)),
   ]);
 }
@@ -26,8 +32,19 @@ function firstOfHolds(leases: readonly Minted[]): readonly Minted[] {
   return [...holds.values()];
 }
 
+function allOutOfOrder(run: Run, leases: readonly Minted[]): readonly Violation[] {
+  const isolations = run.faults.filter(({ begin }) => begin.isolated);
+  if (isolations.length === 0) return outOfOrder(leases, () => true);
+  const overlapping = ({ call, grant }: Minted): readonly Fault[] =>
+    isolations.filter(({ from, to }) => from <= grant.at && to >= call.at);
+  const isolated = (lease: Minted): boolean =>
+    overlapping(lease).some(({ begin }) => begin.isolated!.includes(lease.worker));
+  const known = leases.filter((lease) => isolated(lease) || overlapping(lease).length === 0);
+  return [...outOfOrder(leases, (later) => !isolated(later)), ...outOfOrder(known, isolated)];
+}
+
 /** A sweep in order of calls, beside one in order of returns: the largest token so far is kept for each weight. */
-function outOfOrder(leases: readonly Minted[]): readonly Violation[] {
+function outOfOrder(leases: readonly Minted[], judged: (later: Minted) => boolean): readonly Violation[] {
   const returned = leases.toSorted((a, b) => a.grant.at - b.grant.at);
   const newest = new Map<number, Minted>();
   const violations: Violation[] = [];
@@ -35,7 +52,7 @@ function outOfOrder(leases: readonly Minted[]): readonly Violation[] {
   for (const lease of leases.toSorted((a, b) => a.call.at - b.call.at)) {
     for (; at < returned.length && returned[at]!.grant.at < lease.call.at; at += 1) remember(newest, returned[at]!);
     const earlier = [...newest.values()].find((other) => !mayCoexist(other, lease) && other.token > lease.token);
-    if (earlier) violations.push(broken(earlier, lease, 'smaller'));
+    if (earlier && judged(lease)) violations.push(broken(earlier, lease, 'smaller'));
   }
   return violations;
 }

@@ -126,6 +126,16 @@ describe('validity', () => {
     expect(lease.held).toBe(false);
   });
 
+  test('is not over a moment early because the wall clock shows whole milliseconds only', async () => {
+    clock.moveWall(0.9);
+    engine.now({ beat: never });
+    const lease = await locks.mutex('m').acquire();
+    await clock.advance(VALID_MS - 0.5);
+    expect(lease).toMatchObject({ held: true, remaining: 0.5 });
+    await clock.advance(0.5);
+    expect(lease).toMatchObject({ held: false, state: 'lost' });
+  });
+
   test('begins before the open was sent', async () => {
     const opened = new Pending<void>();
     engine.now({ open: () => opened.promise, beat: never });

@@ -8,6 +8,7 @@ import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import type { Host, Network } from '../servers/network.js';
 import type { Where } from '../servers/ports.js';
+import { type RedlockNode, RedlockNodes } from '../redis/redlock-nodes.js';
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
 import { type RedisSentinel, startSentinel } from '../servers/redis-sentinel.js';
 import { startRedis } from '../servers/redis.js';
@@ -76,13 +77,16 @@ export interface TargetKind {
 /** It still serves its clients while another was promoted: two holders, whom only the fence keeps apart. */
 const ISOLATED_PRIMARY: TargetKind['sparesUnder'] = { partition: ['belief', 'fifo'], 'one-way': ['belief', 'fifo'] };
 
+/** Without a guard, what a server forgets is free at once. */
+const ONE_KEY: TargetKind['sparesUnder'] = { 'restart-empty': ['belief'], delete: ['belief'] };
+
 /** Which names are run, and which promises judged, follows from the engine's traits. */
 export const TARGETS: Readonly<Record<string, TargetKind>> = {
   memory: { processes: false, start: startMemory, short: { seconds: 4, nemeses: ['stall', 'crowd'] } },
   sqlite: { processes: true, start: startSqlite, short: { seconds: 8, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
   redis: {
     processes: true,
-    start: startRedisSingle,
+    start: () => startRedisSingle(),
     startApart: startRedisSingleApart,
     short: {
       seconds: 15,
@@ -101,6 +105,23 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: startRedisCluster,
     startApart: startRedisCluster,
     sparesUnder: ISOLATED_PRIMARY,
+  },
+  'redis:plain': {
+    processes: true,
+    start: () => startRedisSingle('?strategy=plain'),
+    sparesUnder: ONE_KEY,
+    short: { seconds: 6, nemeses: ['stall', 'kill', 'lost-replies', 'restart'] },
+  },
+  'redis:hash': {
+    processes: true,
+    start: () => startRedisSingle('?strategy=hash'),
+    sparesUnder: ONE_KEY,
+    short: { seconds: 6, nemeses: ['stall', 'kill', 'lost-replies', 'restart'] },
+  },
+  redlock: {
+    processes: true,
+    start: startRedlock,
+    short: { seconds: 8, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
   },
 };
 
@@ -130,7 +151,8 @@ async function startSqlite(): Promise<Target> {
   };
 }
 
-async function startRedisSingle(): Promise<Target> {
+/** @param query of its URLs: which strategy. */
+async function startRedisSingle(query = ''): Promise<Target> {
   const clock = await clockShim();
   const server = await startRedis({
     ...(clock && { env: clock.env }),
@@ -145,9 +167,9 @@ async function startRedisSingle(): Promise<Target> {
     urlFor: async (worker) => {
       const proxy = proxies.get(worker) ?? (await FaultProxy.start(server.port));
       proxies.set(worker, proxy);
-      return `redis://worker:${PASSWORD}@127.0.0.1:${proxy.port}`;
+      return `redis://worker:${PASSWORD}@127.0.0.1:${proxy.port}${query}`;
     },
-    observerUrl: `redis://127.0.0.1:${server.port}`,
+    observerUrl: `redis://127.0.0.1:${server.port}${query}`,
     secrets: [PASSWORD],
     deleteSome: (namespace) => deleteOneKey(server.port, namespace),
     server,
@@ -284,6 +306,36 @@ async function startRedisCluster(network?: Network): Promise<Target> {
       await cluster[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Five independent servers, of which the first is the one that suffers: the others must do. */
+async function startRedlock(): Promise<Target> {
+  const five = await RedlockNodes.start(5);
+  const servers = five.nodes.map(({ server }) => server);
+  const links = new LinkProxies(servers);
+  const [{ server, clock, forget }] = five.nodes as [RedlockNode];
+  return {
+    urlFor: async (worker) =>
+      `redlock://${Object.values(await links.routesFor(worker))
+        .map(onLoopback)
+        .join(',')}`,
+    deleteSome: (namespace) => deleteOneKey(server, namespace),
+    server,
+    proxies: links.proxies,
+    ...(clock && { clock }),
+    redis: (...words) => command(server, ...words),
+    forget,
+    leftovers: (namespace) => keysLeft(servers, namespace),
+    versions: { redis: await redisVersion(server) },
+    [Symbol.asyncDispose]: async () => {
+      await links[Symbol.asyncDispose]();
+      await five[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function onLoopback(port: number): string {
+  return `127.0.0.1:${port}`;
 }
 
 const PASSWORD = 'canary-in-the-coal-mine';

@@ -15,6 +15,8 @@ export interface RedlockNode {
   readonly clock: ClockShim | undefined;
   /** Kills it and starts it again with what it had on disk, which is everything. */
   restart(): Promise<void>;
+  /** Takes its memory from it while it does not run. */
+  forget(): Promise<void>;
   /** Kills it and starts it again without its memory. */
   restartEmpty(): Promise<void>;
 }
@@ -80,17 +82,21 @@ function nodeOf(server: Server, clock: ClockShim | undefined): RedlockNode {
   const down = async (): Promise<void> => {
     if (server.running) await server.kill();
   };
+  const forget = async (): Promise<void> => {
+    const data = join(server.folder, 'data');
+    for (const file of await readdir(data)) await rm(join(data, file), { recursive: true });
+  };
   return {
     server,
     clock,
+    forget,
     async restart() {
       await down();
       await server.restart();
     },
     async restartEmpty() {
       await down();
-      const data = join(server.folder, 'data');
-      for (const file of await readdir(data)) await rm(join(data, file), { recursive: true });
+      await forget();
       await server.restart();
     },
   };

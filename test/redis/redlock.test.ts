@@ -2,7 +2,7 @@
  * Redlock on five real servers, on its bad days. Where other libraries have been seen to fail on just this, they do it
  * again beside us: a test that nobody can fail proves nothing.
  */
-import { Mutex as Semaphore, RedlockMutex } from 'redis-semaphore';
+import { RedlockMutex } from 'redis-semaphore';
 import Redlock from 'redlock';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { redlock, type RedlockOptions } from '../../src/engines/redis/index.js';
@@ -246,7 +246,7 @@ describe('a node that lost its memory', () => {
 
     const other = newName();
     const settings = { lockTimeout: TTL_MS, acquireTimeout: 3_000 };
-    let mutex: Semaphore | RedlockMutex | undefined;
+    let mutex: RedlockMutex | undefined;
     await scene(`mutex:${other}`, async (nodes) => {
       mutex = new RedlockMutex(nodes as never, other, settings);
       await mutex.acquire();
@@ -333,6 +333,43 @@ describe('clocks', () => {
     await expect(locks.mutex(newName()).acquire({ timeout: 500 })).rejects.toThrow('clock');
     await using lease = await locks.mutex(newName()).acquire({ timeout: '30s' });
     expect(lease.held).toBe(true);
+  });
+});
+
+describe('after a long wait', () => {
+  const SHORT_TTL_MS = 1_000;
+
+  /** Somebody else has it on all nodes, for longer than a ttl. */
+  async function occupy(key: string): Promise<void> {
+    for (const port of five.ports) await command(port, 'SET', key, 'another', 'PX', `${SHORT_TTL_MS + 500}`);
+  }
+
+  test('a lease counts from the moment in which it was taken', async () => {
+    await using locks = user({ ttl: SHORT_TTL_MS });
+    const name = newName();
+    await occupy(`holdfast:${name}`);
+    await using lease = await locks.mutex(name).acquire({ timeout: '20s' });
+    expect([lease.held, lease.remaining > 0]).toEqual([true, true]);
+  });
+
+  test('control: the lock that redlock 5 returns has run out by its own account', async () => {
+    const key = newName();
+    await occupy(key);
+    const theirs = new Redlock(five.clients(), { retryCount: 1_000, retryDelay: 20 });
+    const lock = await theirs.acquire([key], SHORT_TTL_MS);
+    expect(lock.expiration).toBeLessThan(Date.now());
+  });
+
+  test('a release of what was lost says so; control: that of redlock 5 tries for seconds, and throws', async () => {
+    await using locks = user({ ttl: SHORT_TTL_MS });
+    const name = newName();
+    const lease = await locks.mutex(name).acquire();
+    for (const port of five.ports) await command(port, 'DEL', `holdfast:${name}`);
+    expect(await lease.release()).toBe(false);
+
+    const theirs = await new Redlock(five.clients()).acquire([name], SHORT_TTL_MS);
+    for (const port of five.ports) await command(port, 'DEL', name);
+    await expect(theirs.release()).rejects.toThrow('quorum');
   });
 });
 

@@ -129,7 +129,7 @@ export class SlotSession implements Session {
     const seat = this.#seats.get(claim.id) ?? this.#sit(claim);
     if (seat.token === undefined && !seat.waiting && seat.spot.held) {
       const token = await this.#take(seat, 0);
-      if (!seat.gone) seat.token ??= token;
+      if (token !== undefined) this.#hold(seat, token);
     }
     if (seat.token !== undefined && !seat.gone) return { state: 'held', token: seat.token };
     if (claim.wait && !seat.gone) {
@@ -171,7 +171,8 @@ export class SlotSession implements Session {
       if (token !== undefined) held.push({ id: claim.id, line: claim.line, token });
     }
     const lost = held.length > 0 ? await this.#store.keep(held) : [];
-    this.#aliveUntil = sentAt + this.ttlMs;
+    // The answer may be late: to a session that was closed meanwhile, or after that of a later beat.
+    if (this.#alive()) this.#aliveUntil = Math.max(this.#aliveUntil, sentAt + this.ttlMs);
     for (const id of lost) this.#lose(id, { reason: 'session' });
     return index ? { alive: true, index } : { alive: true };
   }
@@ -262,7 +263,8 @@ export class SlotSession implements Session {
   }
 
   #afterDrop(line: SlotLine, dropped: Promise<unknown>): void {
-    const dropping = Promise.allSettled([line.dropping, dropped]).then(() => {
+    const answered = this.#deadlines.race(dropped, () => new Error('no answer'));
+    const dropping = Promise.allSettled([line.dropping, answered]).then(() => {
       if (line.dropping !== dropping) return;
       line.dropping = undefined;
       this.#forgetIfEmpty(line);
@@ -272,7 +274,8 @@ export class SlotSession implements Session {
 
   #forgetIfEmpty(line: SlotLine): void {
     const { ref, seats, dropping, watch } = line;
-    if (seats.size === 0 && !dropping && !watch) this.#lines.delete(`${ref.kind}:${ref.name}`);
+    const key = `${ref.kind}:${ref.name}`;
+    if (seats.size === 0 && !dropping && !watch ) this.#lines.delete(key);
   }
 
   // --- asking ---------------------------------------------------------------------------------------------------
@@ -337,10 +340,16 @@ export class SlotSession implements Session {
   }
 
   #granted(seat: Seat, token: bigint): void {
-    if (seat.gone || seat.token !== undefined) return;
+    if (this.#hold(seat, token)) this.#listener.granted(seat.claim.id, token);
+  }
+
+  /** False: it has left, or holds already. Two takes of one claim may be under way, and have the same answer. */
+  #hold(seat: Seat, token: bigint): boolean {
+    if (seat.gone || seat.token !== undefined) return false;
     seat.token = token;
     seat.waiting = false;
-    this.#listener.granted(seat.claim.id, token);
+    seat.timer?.close();
+    return true;
   }
 
   // --- hints ----------------------------------------------------------------------------------------------------
@@ -348,7 +357,8 @@ export class SlotSession implements Session {
   #watch(line: SlotLine): void {
     if (!this.#store.watch) return;
     line.idleBeats = 0;
-    line.watch ??= this.#store
+    if (line.watch) return;
+    const opening: Promise<Watch | undefined> = this.#store
       .watch(line.ref, () => this.#freed(line))
       .then(
         (watch) => {
@@ -357,10 +367,13 @@ export class SlotSession implements Session {
           return watch;
         },
         () => {
-          line.watch = undefined;
+          // Until somebody comes to wait here, asking has to do.
+          if (line.watch === opening) line.watch = undefined;
+          this.#forgetIfEmpty(line);
           return undefined;
         },
       );
+    line.watch = opening;
   }
 
   #freed(line: SlotLine): void {

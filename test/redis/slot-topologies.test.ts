@@ -1,14 +1,17 @@
 /** plain and hash on a cluster, behind Sentinel, and with other clients than ioredis. */
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { hash } from '../../src/engines/redis/hash.js';
 import { redis } from '../../src/engines/redis/index.js';
+import { plain } from '../../src/engines/redis/plain.js';
 import { Holdfast, LeaseLostError } from '../../src/index.js';
 import { REDIS_CLIENTS } from '../matrix/redis-clients.js';
 import { startRedis } from '../servers/redis.js';
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
 import { startSentinel } from '../servers/redis-sentinel.js';
-import { command, info } from '../servers/resp.js';
+import { command, info, type Reply } from '../servers/resp.js';
 import { eventually } from '../servers/wait.js';
 import { lossOf } from './faults-kit.js';
+import { locksWithoutPolling } from './slot-kit.js';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -55,6 +58,23 @@ describe('a cluster', () => {
       connected.close();
     }
   });
+
+  test.each(CROSS)('$client, $strategy: who waits is woken by a message', async ({ clients, strategy }) => {
+    const [one, other] = await Promise.all([clients.cluster(cluster.hosts), clients.cluster(cluster.hosts)]);
+    const name = `messaged-${strategy}-${clients.name}`.replaceAll(' ', '-');
+    try {
+      await using holder = new Holdfast(redis(one.client, { strategy, key: (name) => name }), { ttl: '60s' });
+      await using waiter = locksWithoutPolling(other.client, { plain, hash }[strategy]);
+      const lease = await holder.mutex(name).acquire();
+      const waiting = waiter.mutex(name).acquire();
+      await eventually('it listens', async () => expect(await channelsOf(cluster, name)).not.toEqual([]));
+      await lease.release();
+      await (await waiting).release();
+    } finally {
+      one.close();
+      other.close();
+    }
+  });
 });
 
 test.each(CROSS)(
@@ -84,11 +104,15 @@ test('behind Sentinel a failover is followed: what is held is kept or told, and 
   await using sentinel = await startSentinel();
   const hosts = sentinel.hosts.map(({ host, port }) => `${host}:${port}`).join();
   const open = (strategy: string): Holdfast =>
-    new Holdfast(`redis+sentinel://${hosts}/${sentinel.name}?strategy=${strategy}`, { ttl: '20s' });
-  await using plain = open('plain');
-  await using hash = open('hash');
-  const leases = await Promise.all([plain, hash].map((locks) => locks.mutex('kept').acquire()));
-  const waiting = [plain, hash].map((locks) => locks.mutex('kept').acquire());
+    new Holdfast(`redis+sentinel://${hosts}/${sentinel.name}?strategy=${strategy}`, {
+      ttl: '20s',
+      namespace: strategy,
+    });
+  await using plainLocks = open('plain');
+  await using hashLocks = open('hash');
+  const locks = [plainLocks.mutex('kept'), hashLocks.mutex('kept')];
+  const leases = await Promise.all(locks.map((lock) => lock.acquire()));
+  const waiting = locks.map((lock) => lock.acquire());
   await eventually('the replicas know the locks', async () => {
     for (const { port } of sentinel.replicas) expect(await command(port, 'DBSIZE')).toBe(4);
   });
@@ -100,3 +124,10 @@ test('behind Sentinel a failover is followed: what is held is kept or told, and 
   }
   for (const next of await Promise.all(waiting)) expect(await next.release()).toBe(true);
 });
+
+/** Sharded or not, of any node. */
+async function channelsOf({ nodes }: RedisCluster, name: string): Promise<Reply[]> {
+  const kinds = ['CHANNELS', 'SHARDCHANNELS'];
+  const asked = nodes.flatMap(({ port }) => kinds.map((kind) => command(port, 'PUBSUB', kind, `*${name}*`)));
+  return (await Promise.all(asked)).flat();
+}

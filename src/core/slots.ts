@@ -111,6 +111,8 @@ export class SlotSession implements Session {
   readonly #patienceMs: number;
   readonly #seats = new Map<string, Seat>();
   readonly #lines = new Map<string, SlotLine>();
+  /** Left, and nobody said that the slot was dropped; by when it has run out. */
+  readonly #undropped = new Map<string, { readonly claim: ClaimRef; readonly until: number }>();
   #beats = 0;
   #aliveUntil: number;
 
@@ -149,7 +151,7 @@ export class SlotSession implements Session {
     }
     const dropped = this.#store.drop(claim);
     const held = seat.token !== undefined;
-    this.#afterDrop(seat.line, dropped);
+    this.#afterDrop(seat, dropped);
     this.#rise(seat);
     return (await dropped) || !held;
   }
@@ -165,6 +167,7 @@ export class SlotSession implements Session {
     this.#beats += 1;
     const sentAt = this.#clock.now();
     this.#closeIdleWatches();
+    this.#dropAgain();
     const index = this.#matches(roster) ? undefined : this.#index();
     const held: HeldSlot[] = [];
     for (const { claim, token } of this.#seats.values()) {
@@ -262,8 +265,9 @@ export class SlotSession implements Session {
     this.#listener.lost(id, loss);
   }
 
-  #afterDrop(line: SlotLine, dropped: Promise<unknown>): void {
+  #afterDrop({ claim, line }: Seat, dropped: Promise<unknown>): void {
     const answered = this.#deadlines.race(dropped, () => new Error('no answer'));
+    answered.catch(() => this.#undropped.set(claim.id, { claim, until: this.#clock.now() + this.ttlMs }));
     const dropping = Promise.allSettled([line.dropping, answered]).then(() => {
       if (line.dropping !== dropping) return;
       line.dropping = undefined;
@@ -272,10 +276,18 @@ export class SlotSession implements Session {
     line.dropping = dropping;
   }
 
+  /** With every beat: who waits for it elsewhere should not have to wait for its end. */
+  #dropAgain(): void {
+    for (const [id, { claim, until }] of this.#undropped) {
+      if (until <= this.#clock.now()) this.#undropped.delete(id);
+      else void this.#store.drop(claim).then(() => this.#undropped.delete(id), expires);
+    }
+  }
+
   #forgetIfEmpty(line: SlotLine): void {
     const { ref, seats, dropping, watch } = line;
     const key = `${ref.kind}:${ref.name}`;
-    if (seats.size === 0 && !dropping && !watch ) this.#lines.delete(key);
+    if (seats.size === 0 && !dropping && !watch) this.#lines.delete(key);
   }
 
   // --- asking ---------------------------------------------------------------------------------------------------

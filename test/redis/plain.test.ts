@@ -1,11 +1,12 @@
 /** plain: our lock and anybody's `SET key … NX PX` exclude each other, and what happens to such a key. */
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { redis } from '../../src/engines/redis/index.js';
 import { plain } from '../../src/engines/redis/plain.js';
 import { freedChannel, tokenKey } from '../../src/engines/redis/slot-keys.js';
-import { EngineError, Holdfast, LeaseLostError, UnsupportedError } from '../../src/index.js';
+import { type Duration, EngineError, Holdfast, LeaseLostError, UnsupportedError } from '../../src/index.js';
 import { CLOCK_SHIM_NEEDS, clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import { LOOPBACK } from '../servers/ports.js';
@@ -76,6 +77,14 @@ describe.concurrent('a lock that somebody set by hand', () => {
     await (await waiting).release();
   });
 
+  test('in place of ours is left alone by our release, which says so', async () => {
+    await using locks = open({ ttl: '60s' });
+    const lease = await locks.mutex('replaced').acquire();
+    await redisSays('SET', 'replaced', 'theirs', 'PX', 60_000);
+    expect(await lease.release()).toBe(false);
+    expect(await redisSays('GET', 'replaced')).toBe('theirs');
+  });
+
   test('in place of ours is left alone, and its holder is told', async () => {
     await using locks = open({ ttl: '1500ms' });
     const lease = await locks.mutex('stolen').acquire();
@@ -124,6 +133,24 @@ test('what one key can’t do is refused when the object is made', async () => {
     for (const make of [() => locks.semaphore('no', 2), () => locks.rwLock('no'), () => locks.election('no')])
       expect(make).toThrow(UnsupportedError);
   }
+});
+
+test.each(['plain', 'hash'] as const)('%s: the rights that the documentation asks for are enough', async (strategy) => {
+  const guide = await readFile(new URL('../../docs/engines/redis.md', import.meta.url), 'utf8');
+  const [, rights] = /For `plain` and `hash` it is\n\n```text\n(.*?)\n```/s.exec(guide) ?? [];
+  await redisSays('ACL', 'SETUSER', strategy, 'reset', 'on', '>secret', ...rights!.split(/\s+/));
+  const url = `redis://${strategy}:secret@${LOOPBACK}:${server.port}?strategy=${strategy}`;
+  await using holder = new Holdfast(url, { ttl: '1500ms' });
+  await using waiter = new Holdfast(url, { ttl: '1500ms' });
+  const lease = await holder.mutex(`rights-${strategy}`).acquire();
+  const waiting = waiter.mutex(`rights-${strategy}`).acquire();
+  await renewed(lease);
+  expect(await lease.release()).toBe(true);
+  const next = await waiting;
+  await holder.register(next.name).set('x', next);
+  expect(await next.release()).toBe(true);
+  const log = await redisSays('ACL', 'LOG');
+  expect(log, 'what was refused').toEqual([]);
 });
 
 describe.concurrent.each(['redlock', 'redis-semaphore'] as const)('%s', (name) => {
@@ -191,8 +218,8 @@ describe.concurrent('tokens grow', () => {
 });
 
 describe.concurrent('a reply that got lost', () => {
-  async function through(proxy: FaultProxy): Promise<Holdfast> {
-    const locks = slotLocks(proxy.port, { strategy: 'plain', ttl: '3s' });
+  async function through(proxy: FaultProxy, ttl: Duration = '3s'): Promise<Holdfast> {
+    const locks = slotLocks(proxy.port, { strategy: 'plain', ttl });
     // To a server that does not know a script by its hash it is sent twice.
     await locks.mutex('before').run(() => {});
     return locks;
@@ -239,15 +266,26 @@ describe.concurrent('a reply that got lost', () => {
     await locks.mutex('drop-lost').run((again) => again.assertHeld());
   });
 
-  test('a drop that never got there leaves a key that expires, and nobody renews it', async () => {
+  test('a drop that never got there is sent again, long before the key expires', async () => {
     await using proxy = await FaultProxy.start(server.port);
-    await using locks = await through(proxy);
+    await using locks = await through(proxy, '60s');
     const lease = await locks.mutex('orphan').acquire();
     proxy.set({ mode: 'reset' });
     await lease.release();
+    expect(await exists(server.port, 'orphan')).toBe(true);
     proxy.set({ mode: 'pass' });
-    await using other = open();
-    await (await other.mutex('orphan').acquire({ timeout: '20s' })).release();
+    await until('the key is gone', async () => !(await exists(server.port, 'orphan')));
+  });
+
+  test('a drop that nobody can send again leaves a key that expires', async () => {
+    await using proxy = await FaultProxy.start(server.port);
+    await using locks = await through(proxy, '2s');
+    const lease = await locks.mutex('expires').acquire();
+    proxy.set({ mode: 'reset' });
+    await lease.release();
+    expect(await exists(server.port, 'expires')).toBe(true);
+    await until('the key is gone', async () => !(await exists(server.port, 'expires')));
+    proxy.set({ mode: 'pass' });
   });
 });
 

@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { hash } from '../../src/engines/redis/hash.js';
 import { redis } from '../../src/engines/redis/index.js';
 import { plain } from '../../src/engines/redis/plain.js';
+import { freedChannel, tokenKey } from '../../src/engines/redis/slot-keys.js';
 import { Holdfast, LeaseLostError } from '../../src/index.js';
 import { REDIS_CLIENTS } from '../matrix/redis-clients.js';
 import { startRedis } from '../servers/redis.js';
-import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
+import { type RedisCluster, slotOf, startCluster } from '../servers/redis-cluster.js';
 import { startSentinel } from '../servers/redis-sentinel.js';
 import { command, info, type Reply } from '../servers/resp.js';
 import { eventually } from '../servers/wait.js';
@@ -24,6 +25,14 @@ const CROSS = CLIENTS.flatMap((clients) => STRATEGIES.map((strategy) => ({ clien
 
 /** In braces is what a cluster hashes, if they are in this order. */
 const NAMES = ['plain', '{a}b', 'b{a}', 'a}b', 'a{b', '{}a', 'a{}{b}'];
+
+test('what is kept beside a key lives in its slot, and only a brace that ends no hash tag prevents it', () => {
+  const alone = NAMES.filter((name) => tokenKey(name) === undefined);
+  expect(alone).toEqual(['a}b', '{}a', 'a{}{b}']);
+  for (const name of NAMES) {
+    for (const beside of [tokenKey(name), freedChannel(name)]) expect(slotOf(beside ?? name), name).toBe(slotOf(name));
+  }
+});
 
 describe('a cluster', () => {
   let cluster: RedisCluster;

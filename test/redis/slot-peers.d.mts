@@ -3,7 +3,7 @@ import type { Redisson } from 'node-redisson';
 
 export interface Peer extends AsyncDisposable {
   /** The key that it uses for a lock of this name. */
-  keyOf(name: string): string;
+  readonly keyOf: (name: string) => string;
   /** Waits. */
   lock(name: string): Promise<Unlock>;
   /** Undefined: somebody else has it. */

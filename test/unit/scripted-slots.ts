@@ -18,13 +18,13 @@ export class ScriptedSlots implements SlotStore {
   readonly pace: Pace = { firstMs: 100, mostMs: 1_000 };
   /** In the order in which they were sent: 'take a', 'keep a,b', 'drop a', 'watch job'. */
   readonly calls: string[] = [];
-  readonly watching = new Set<() => void>();
   closed = 0;
   network: <T>(call: string, run: () => T) => Promise<T> = async (_, run) => run();
   /** Set by the session that uses it. */
   lost: (claimId: string, loss: Loss) => void = () => {};
   readonly #clock: VirtualClock;
   readonly #ttlMs: number;
+  readonly #watching = new Set<{ readonly freed: () => void }>();
   readonly #slots = new Map<string, Map<string, Taker>>();
   #tokens = 0n;
 
@@ -58,9 +58,10 @@ export class ScriptedSlots implements SlotStore {
 
   readonly watch = ({ name }: LineRef, freed: () => void): Promise<Watch> =>
     this.#send(`watch ${name}`, () => {
-      const listener = (): void => freed();
-      this.watching.add(listener);
-      return { close: async () => void this.watching.delete(listener) };
+      // Two may hand in the same function.
+      const listener = { freed };
+      this.#watching.add(listener);
+      return { close: async () => void this.#watching.delete(listener) };
     });
 
   async close(): Promise<void> {
@@ -77,8 +78,12 @@ export class ScriptedSlots implements SlotStore {
     return this.#at(name).delete(id);
   }
 
+  get watches(): number {
+    return this.#watching.size;
+  }
+
   hint(): void {
-    for (const freed of this.watching) freed();
+    for (const { freed } of this.#watching) freed();
   }
 
   holders(name: string): string[] {

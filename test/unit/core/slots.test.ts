@@ -444,8 +444,6 @@ describe('a drop that fails', () => {
 });
 
 describe('one who only tries', () => {
-  const trying = (id: string): Claim => claimOf(id, { wait: false });
-
   test('is refused here while one of us stands in line, without a call', async () => {
     await hold(claimOf('a'));
     expect(await session.enter(trying('b'))).toEqual({ state: 'refused' });
@@ -565,9 +563,9 @@ describe('close', () => {
     store.occupy(NAME);
     await session.enter(claimOf('a'));
     await settled();
-    expect(store.watching.size).toBe(1);
+    expect(store.watches).toBe(1);
     await session.close();
-    expect(store.watching.size).toBe(0);
+    expect(store.watches).toBe(0);
     const before = store.calls.length;
     await clock.advance(TTL_MS);
     expect(store.calls).toHaveLength(before);
@@ -586,8 +584,6 @@ describe('close', () => {
 });
 
 describe('shared slots', () => {
-  const reading = (id: string): Claim => claimOf(id, { weight: 1 });
-
   test('are asked for by all that fit, and by a writer when they have left', async () => {
     const [one, two] = [reading('a'), reading('b')];
     await hold(one);
@@ -616,29 +612,17 @@ describe('shared slots', () => {
 });
 
 describe('a watch', () => {
-  async function waitAndBeServed(id: string): Promise<void> {
-    store.occupy(NAME);
-    const claim = claimOf(id);
-    expect(await session.enter(claim)).toEqual({ state: 'waiting' });
-    await settled();
-    store.free(NAME);
-    store.hint();
-    await settled();
-    expect(told.at(-1)).toBe(`granted ${id}`);
-    expect(await session.leave(claim)).toBe(true);
-  }
-
   test('outlives its waiter a little, for the next one, and is opened anew after that', async () => {
     await waitAndBeServed('a');
     await session.beat(rosterOf([]));
-    expect(store.watching.size).toBe(1);
+    expect(store.watches).toBe(1);
     await waitAndBeServed('b');
     expect(store.sent('watch')).toHaveLength(1);
     for (let beat = 0; beat < 2; beat += 1) await session.beat(rosterOf([]));
-    expect(store.watching.size).toBe(1);
+    expect(store.watches).toBe(1);
     await session.beat(rosterOf([]));
     await settled();
-    expect(store.watching.size).toBe(0);
+    expect(store.watches).toBe(0);
     await waitAndBeServed('c');
     expect(store.sent('watch')).toHaveLength(2);
   });
@@ -648,32 +632,10 @@ describe('a watch', () => {
     const claim = claimOf('a');
     await session.enter(claim);
     for (let beat = 0; beat < 10; beat += 1) await session.beat(rosterOf([], [claim]));
-    expect(store.watching.size).toBe(1);
+    expect(store.watches).toBe(1);
   });
 
   describe('that fails after it was given up', () => {
-    /** One is waiting for its watch, and is served by asking; the watch is given up before it was opened. */
-    async function giveUpWatch(first: Claim): Promise<Pending<void>> {
-      const gate = deliverLate('watch');
-      store.occupy(NAME);
-      await session.enter(first);
-      store.free(NAME);
-      await clock.advance(store.pace.mostMs);
-      expect(told).toEqual([`granted ${first.id}`]);
-      for (let beat = 0; beat < 3; beat += 1) await session.beat(rosterOf([first]));
-      heal();
-      return gate;
-    }
-
-    async function failsUnnoticed(gate: Pending<void>): Promise<void> {
-      await settled();
-      expect(store.watching.size).toBe(1);
-      gate.reject(new Error('no rights'));
-      await settled();
-      await session.close();
-      expect(store.watching.size).toBe(0);
-    }
-
     test('disturbs no other one of the line', async () => {
       const [first, second] = [claimOf('a'), claimOf('b')];
       const gate = await giveUpWatch(first);
@@ -692,3 +654,45 @@ describe('a watch', () => {
     });
   });
 });
+
+function trying(id: string): Claim {
+  return claimOf(id, { wait: false });
+}
+
+function reading(id: string): Claim {
+  return claimOf(id, { weight: 1 });
+}
+
+async function waitAndBeServed(id: string): Promise<void> {
+  store.occupy(NAME);
+  const claim = claimOf(id);
+  expect(await session.enter(claim)).toEqual({ state: 'waiting' });
+  await settled();
+  store.free(NAME);
+  store.hint();
+  await settled();
+  expect(told.at(-1)).toBe(`granted ${id}`);
+  expect(await session.leave(claim)).toBe(true);
+}
+
+/** One is waiting for its watch, and is served by asking; the watch is given up before it was opened. */
+async function giveUpWatch(first: Claim): Promise<Pending<void>> {
+  const gate = deliverLate('watch');
+  store.occupy(NAME);
+  await session.enter(first);
+  store.free(NAME);
+  await clock.advance(store.pace.mostMs);
+  expect(told).toEqual([`granted ${first.id}`]);
+  for (let beat = 0; beat < 3; beat += 1) await session.beat(rosterOf([first]));
+  heal();
+  return gate;
+}
+
+async function failsUnnoticed(gate: Pending<void>): Promise<void> {
+  await settled();
+  expect(store.watches).toBe(1);
+  gate.reject(new Error('no rights'));
+  await settled();
+  await session.close();
+  expect(store.watches).toBe(0);
+}

@@ -66,8 +66,9 @@ const onLinks = ({ proxies, server, leader }: Target): string | undefined =>
   proxies ? undefined : server || leader ? NO_PROXY : NO_SERVER;
 
 /** What can be said before anything is started. */
-export function whyNotApart({ startApart }: TargetKind): string | undefined {
-  return startApart ? whyNoNetwork() : 'nothing of it can be put on hosts of their own';
+export function whyNotApart({ startApart, processes }: TargetKind): string | undefined {
+  if (!processes) return ONE_PROCESS;
+  return startApart ? whyNoNetwork() : 'it is not set up on hosts of its own';
 }
 
 export const NEMESES: Readonly<Record<string, Nemesis>> = {

@@ -8,6 +8,8 @@ import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
+import { queueTraits as postgresQueueTraits } from './engines/postgres/traits.js';
+import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
@@ -41,6 +43,20 @@ const REDIS: Scheme = { hosts: true, params: ['epochGuard'], strategies: { queue
 const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
 const REDIS_CLUSTER: Scheme = { ...REDIS, strategies: { queue: { ...redisQueue, realm: clusterRealm } } };
 
+function postgres(name: string, traits: Traits): Strategy {
+  return {
+    traits,
+    check: postgresUrl,
+    load: async (url) => (await import('./engines/postgres/index.js')).postgresFromUrl(postgresUrl(url), name),
+    schema: async (url) => (await import('./engines/postgres/index.js')).postgresSchema(postgresUrl(url)),
+  };
+}
+const POSTGRES: Scheme = {
+  hosts: true,
+  params: POSTGRES_PARAMS,
+  strategies: { queue: postgres('queue', postgresQueueTraits) },
+};
+
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
     params: [],
@@ -66,6 +82,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   'rediss+sentinel': REDIS_SENTINEL,
   'redis+cluster': REDIS_CLUSTER,
   'rediss+cluster': REDIS_CLUSTER,
+  postgres: POSTGRES,
+  postgresql: POSTGRES,
 };
 
 /** The engine that a URL stands for, not loaded yet. */

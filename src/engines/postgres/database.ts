@@ -1,0 +1,134 @@
+/**
+ * What we need of PostgreSQL's client, `pg`: statements with a deadline, and connections that are destroyed when they do
+ * not answer. `pg` itself waits for ever on a hung server, and an answer that was given up would be taken for that of the
+ * next statement's.
+ */
+import { EngineError, HoldfastError } from '../../core/errors.js';
+import { explain, isConflict, isRefusal } from './trouble.js';
+
+/** All values as the server writes them: what parsers the user has set for the types is no matter of ours. */
+export type Row = readonly (string | null)[];
+
+export interface PgClient {
+  connect(): Promise<unknown>;
+  query(statement: object): Promise<{ readonly rows: readonly Row[] }>;
+  release(destroy?: boolean): void;
+  end(): Promise<void>;
+  unref(): void;
+  on(event: 'notification', run: (message: { readonly channel: string; readonly payload?: string }) => void): void;
+  on(event: 'error' | 'end', run: (error?: unknown) => void): void;
+}
+
+export interface PgPool {
+  connect(): Promise<PgClient>;
+  end(): Promise<void>;
+  readonly options: { readonly max?: number };
+  readonly Client: new (options: object) => PgClient;
+  readonly totalCount: number;
+  readonly idleCount: number;
+}
+
+/** Before anybody has opened a session with a ttl. */
+const LIMIT_MS = 5_000;
+/** A transaction that lost against another is tried again; ours lock in one order, so it was a stranger's. */
+const TRIES = 5;
+
+const RAW = { getTypeParser: () => String };
+
+export class Database {
+  readonly pool: PgPool;
+  readonly #owned: boolean;
+  /** Below the core's own deadline, so that it is this that fails: it knows why, and it breaks the connection. */
+  limitMs = LIMIT_MS;
+
+  constructor(pool: PgPool, owned: boolean) {
+    this.pool = pool;
+    this.#owned = owned;
+  }
+
+  /** One statement, in a transaction of its own. */
+  async query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+    for (let tried = 1; ; tried += 1) {
+      try {
+        return await this.#once((client) => ask(client, this.limitMs, text, values));
+      } catch (error) {
+        if (tried === TRIES || !isConflict(error)) throw explain(error);
+      }
+    }
+  }
+
+  /** Several statements on one connection. */
+  async pinned<T>(
+    work: (run: (text: string, values?: readonly unknown[]) => Promise<readonly Row[]>) => Promise<T>,
+  ): Promise<T> {
+    return this.#once((client) => work((text, values = []) => ask(client, LIMIT_MS, text, values))).catch(
+      (error: unknown) => {
+        throw explain(error);
+      },
+    );
+  }
+
+  /** A connection beside the pool, not opened yet: it neither takes the pool's room nor waits for it. */
+  aside(): PgClient {
+    const { Client, options } = this.pool;
+    return new Client({ ...options, keepAlive: true });
+  }
+
+  async close(): Promise<void> {
+    if (this.#owned) await this.pool.end();
+  }
+
+  async #once<T>(work: (client: PgClient) => Promise<T>): Promise<T> {
+    const client = await this.#checkout();
+    try {
+      const result = await work(client);
+      client.release();
+      return result;
+    } catch (error) {
+      // After a refusal the connection is as good as before; after anything else nobody knows what is on its way.
+      client.release(!isRefusal(error));
+      throw error;
+    }
+  }
+
+  #checkout(): Promise<PgClient> {
+    if (this.pool.idleCount > 0) return this.pool.connect();
+    return new Promise((resolve, reject) => {
+      let over = false;
+      const timer = setTimeout(() => {
+        over = true;
+        reject(this.#noConnection());
+      }, this.limitMs);
+      this.pool.connect().then(
+        (client) => {
+          clearTimeout(timer);
+          if (over) client.release();
+          else resolve(client);
+        },
+        (error: unknown) => {
+          clearTimeout(timer);
+          if (!over) reject(error);
+        },
+      );
+    });
+  }
+
+  #noConnection(): HoldfastError {
+    const { totalCount, idleCount, options } = this.pool;
+    if (totalCount < (options.max ?? 10) || idleCount > 0)
+      return new EngineError(`PostgreSQL did not accept a connection within ${this.limitMs} ms.`);
+    return new EngineError(
+      `All ${totalCount} connections of the pool were in use for ${this.limitMs} ms. Give it more of them (max), or give Holdfast a pool of its own.`,
+    );
+  }
+}
+
+export function ask(
+  client: PgClient,
+  limitMs: number,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<readonly Row[]> {
+  const statement = { text, values, rowMode: 'array', types: RAW, query_timeout: limitMs };
+  return client.query(statement).then(({ rows }) => rows);
+}

@@ -36,19 +36,20 @@ export class PostgresRegisters implements Registers {
   }
 }
 
+const COLUMNS = `encode(r.value, 'hex'), r.token,
+  greatest(0, extract(epoch FROM clock_timestamp() - r.written) * 1000)`;
+
 /** A statement that presents a token answers no row if it is stale. */
 function statements(register: string): Record<'get' | 'presentReader' | 'presentWriter' | 'set' | 'newest', string> {
   const one = 'namespace = $1 AND name = $2';
-  const columns = (alias: string): string =>
-    `encode(${alias}.value, 'hex'), ${alias}.token, greatest(0, extract(epoch FROM clock_timestamp() - ${alias}.written) * 1000)`;
   const upsert = (values: string, change: string, fresh: string): string =>
     `INSERT INTO ${register} AS r (namespace, name, value, token, written, max_read, max_write)
        VALUES ($1, $2, ${values})
        ON CONFLICT (namespace, name) DO UPDATE SET ${change} WHERE ${fresh}
-       RETURNING ${columns('r')}`;
+       RETURNING ${COLUMNS}`;
   const writerIsFresh = 'r.max_write <= excluded.max_write AND r.max_read < excluded.max_write';
   return {
-    get: `SELECT ${columns('r')} FROM ${register} r WHERE ${one}`,
+    get: `SELECT ${COLUMNS} FROM ${register} r WHERE ${one}`,
     presentReader: upsert(
       `NULL, 0, clock_timestamp(), $3, 0`,
       `max_read = greatest(r.max_read, excluded.max_read)`,

@@ -367,7 +367,6 @@ $$;
 
 /** Every function, in the order in which they can be made. */
 export function routines(names: Names): string[] {
-  return ROUTINES.split(/;\n(?=\n|$)/)
-    .map((routine) => routine.trim().replaceAll(/@(\w+)/g, (_, word: string) => names.of(word)))
-    .filter(Boolean);
+  const texts = ROUTINES.replaceAll(/@(\w+)/g, (_, word: string) => names.of(word)).split('$$;\n');
+  return texts.slice(0, -1).map((text) => `${text.trim()}\n$$`);
 }

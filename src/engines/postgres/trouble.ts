@@ -30,6 +30,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   '3F000': 'The tables are missing. Run: holdfast schema apply',
   '42P01': 'The tables are missing. Run: holdfast schema apply',
   '42883': 'The functions are missing. Run: holdfast schema apply',
+  '42': 'The tables or functions are not those of this version. Run: holdfast schema apply',
   '42501':
     'Run "holdfast schema apply" as a role that may create there, and give the others the rights that "holdfast schema print" ends with.',
   '22021': 'Names and labels are Unicode: the database needs the encoding UTF8.',

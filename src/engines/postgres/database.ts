@@ -3,8 +3,9 @@
  * not answer. `pg` itself waits for ever on a hung server, and an answer that was given up would be taken for that of the
  * next statement's.
  */
-import { EngineError, HoldfastError } from '../../core/errors.js';
-import { explain, isConflict, isRefusal } from './trouble.js';
+import { createHash } from 'node:crypto';
+import { EngineError, type HoldfastError } from '../../core/errors.js';
+import { explain, isConflict, isForgotten, isRefusal } from './trouble.js';
 
 /** All values as the server writes them: what parsers the user has set for the types is no matter of ours. */
 export type Row = readonly (string | null)[];
@@ -40,6 +41,11 @@ export class Database {
   readonly #owned: boolean;
   /** Below the core's own deadline, so that it is this that fails: it knows why, and it breaks the connection. */
   limitMs = LIMIT_MS;
+  /**
+   * Whether statements are prepared once for each connection, which halves what a call costs. Not through a pooler that
+   * shares connections between transactions: they would be prepared on somebody else's.
+   */
+  prepares = false;
 
   constructor(pool: PgPool, owned: boolean) {
     this.pool = pool;
@@ -50,9 +56,12 @@ export class Database {
   async query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
     for (let tried = 1; ; tried += 1) {
       try {
-        return await this.#once((client) => ask(client, this.limitMs, text, values));
+        const { limitMs, prepares } = this;
+        return await this.#once((client) => ask(client, { text, values, limitMs, prepares }));
       } catch (error) {
-        if (tried === TRIES || !isConflict(error)) throw explain(error);
+        // Somebody has made the connection forget all that was prepared on it.
+        if (isForgotten(error)) this.prepares = false;
+        else if (tried === TRIES || !isConflict(error)) throw explain(error);
       }
     }
   }
@@ -61,7 +70,7 @@ export class Database {
   async pinned<T>(
     work: (run: (text: string, values?: readonly unknown[]) => Promise<readonly Row[]>) => Promise<T>,
   ): Promise<T> {
-    return this.#once((client) => work((text, values = []) => ask(client, LIMIT_MS, text, values))).catch(
+    return this.#once((client) => work((text, values) => ask(client, { text, values, limitMs: LIMIT_MS }))).catch(
       (error: unknown) => {
         throw explain(error);
       },
@@ -123,12 +132,26 @@ export class Database {
   }
 }
 
-export function ask(
-  client: PgClient,
-  limitMs: number,
-  text: string,
-  values: readonly unknown[] = [],
-): Promise<readonly Row[]> {
-  const statement = { text, values, rowMode: 'array', types: RAW, query_timeout: limitMs };
+export interface Question {
+  readonly text: string;
+  readonly values?: readonly unknown[] | undefined;
+  readonly limitMs: number;
+  readonly prepares?: boolean;
+}
+
+export function ask(client: PgClient, { text, values, limitMs, prepares }: Question): Promise<readonly Row[]> {
+  const name = prepares ? nameOf(text) : undefined;
+  const statement = { name, text, values, rowMode: 'array', types: RAW, query_timeout: limitMs };
   return client.query(statement).then(({ rows }) => rows);
+}
+
+const preparedNames = new Map<string, string>();
+
+/** The pool may be the user's, and have statements of its own: a name has to stand for one text only. */
+function nameOf(text: string): string {
+  const known = preparedNames.get(text);
+  if (known !== undefined) return known;
+  const name = `holdfast_${createHash('sha256').update(text).digest('hex').slice(0, 24)}`;
+  preparedNames.set(text, name);
+  return name;
 }

@@ -46,7 +46,7 @@ export class Listener {
   query(text: string, values: readonly unknown[]): Promise<readonly Row[]> {
     const client = this.#client!;
     const { database } = this.#options;
-    const answer = this.#last.then(() => ask(client, database.limitMs, text, values));
+    const answer = this.#last.then(() => ask(client, { text, values, limitMs: database.limitMs }));
     this.#last = answer.catch((error: unknown) => {
       if (!isRefusal(error)) this.#lose(client);
     });
@@ -73,7 +73,7 @@ export class Listener {
       .then(async () => {
         // Held locks keep no process alive.
         client.unref();
-        await ask(client, database.limitMs, `LISTEN "${channel}"`);
+        await ask(client, { text: `LISTEN "${channel}"`, limitMs: database.limitMs });
         this.prove();
         this.#suspect(client);
       })
@@ -95,6 +95,8 @@ export class Listener {
     if (!text.startsWith(PROOF)) return this.#options.message(text);
     if (text !== this.#proof || this.#hears) return;
     this.#hears = true;
+    // No pooler shares our connections.
+    this.#options.database.prepares = true;
     this.#options.resumed();
   }
 

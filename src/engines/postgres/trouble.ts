@@ -11,6 +11,12 @@ export function isConflict(error: unknown): boolean {
   return CONFLICTS.has(codeOf(error));
 }
 
+/** A prepared statement is not there, or is there already. Nothing was done. */
+export function isForgotten(error: unknown): boolean {
+  return FORGOTTEN.has(codeOf(error));
+}
+
+const FORGOTTEN = new Set(['26000', '42P05']);
 const CONFLICTS = new Set(['40001', '40P01']);
 
 /** An error of ours. What can't be cured by asking again says what to do. */

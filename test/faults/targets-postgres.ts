@@ -1,6 +1,7 @@
 /** PostgreSQL under faults, by strategy. */
 import { chmod } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { Holdfast } from 'holdfast';
 import { clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import { sql, startPostgres } from '../servers/postgres.js';
@@ -29,6 +30,9 @@ async function startTarget(strategy: string): Promise<Target> {
   const proxies = new Map<string, FaultProxy>();
   const urlOf = (port: number): string =>
     `postgres://worker:${PASSWORD}@127.0.0.1:${port}/postgres?strategy=${strategy}`;
+  const setup = new Holdfast(urlOf(server.port));
+  await setup.ready();
+  await setup.close();
   const [version] = await sql<{ server_version: string }>(server.port, 'SHOW server_version');
   return {
     urlFor: async (worker) => {

@@ -8,7 +8,10 @@ import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
-import { queueTraits as postgresQueueTraits } from './engines/postgres/traits.js';
+import {
+  advisoryTraits as postgresAdvisoryTraits,
+  queueTraits as postgresQueueTraits,
+} from './engines/postgres/traits.js';
 import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
@@ -64,7 +67,10 @@ function postgres(name: string, traits: Traits): Strategy {
 const POSTGRES: Scheme = {
   hosts: true,
   params: POSTGRES_PARAMS,
-  strategies: { queue: postgres('queue', postgresQueueTraits) },
+  strategies: {
+    queue: postgres('queue', postgresQueueTraits),
+    advisory: postgres('advisory', postgresAdvisoryTraits),
+  },
 };
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {

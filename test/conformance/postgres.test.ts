@@ -7,6 +7,8 @@ import type { Server } from '../servers/server.js';
 
 let server: Server;
 const pool = new Pool({ host: '127.0.0.1', user: 'postgres', database: 'postgres', max: 10 });
+// Its connections end with the server.
+pool.on('error', () => {});
 
 beforeAll(async () => {
   server = await startPostgres();
@@ -19,3 +21,8 @@ afterAll(async () => {
 });
 
 conformance({ test: test.concurrent, engine: 'postgres', source: () => postgres(pool) });
+conformance({
+  test: test.concurrent,
+  engine: 'postgres-advisory',
+  source: () => postgres(pool, { strategy: 'advisory' }),
+});

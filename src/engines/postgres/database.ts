@@ -16,8 +16,11 @@ export interface PgClient {
   release(destroy?: boolean): void;
   end(): Promise<void>;
   unref(): void;
+  /** Of the backend, as it said itself when we connected. */
+  readonly processID: number;
   on(event: 'notification', run: (message: { readonly channel: string; readonly payload?: string }) => void): void;
   on(event: 'error' | 'end', run: (error?: unknown) => void): void;
+  removeListener(event: 'error', run: () => void): void;
 }
 
 export interface PgPool {
@@ -39,7 +42,7 @@ const RAW = { getTypeParser: () => String };
 export class Database {
   readonly pool: PgPool;
   readonly #owned: boolean;
-  /** Below the core's own deadline, so that it is this that fails: it knows why, and it breaks the connection. */
+  /** How long to wait for a connection. Below the core's own deadline, so that it is this that fails: it knows why. */
   limitMs = LIMIT_MS;
   /**
    * Whether statements are prepared once for each connection, which halves what a call costs. Not through a pooler that
@@ -52,12 +55,25 @@ export class Database {
     this.#owned = owned;
   }
 
+  /**
+   * How long to wait for an answer before the connection is destroyed. Above the core's own deadline: an answer that is
+   * late is still of use, and a server that is busy is not helped by new connections.
+   */
+  get patienceMs(): number {
+    return 2 * this.limitMs;
+  }
+
+  /** For sessions of this ttl, or of a longer one: the shortest counts. */
+  serve(ttlMs: number): void {
+    this.limitMs = Math.min(this.limitMs, ttlMs / 4);
+  }
+
   /** One statement, in a transaction of its own. */
   async query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
     for (let tried = 1; ; tried += 1) {
       try {
-        const { limitMs, prepares } = this;
-        return await this.#once((client) => ask(client, { text, values, limitMs, prepares }));
+        const { patienceMs, prepares } = this;
+        return await this.#once((client) => ask(client, { text, values, limitMs: patienceMs, prepares }));
       } catch (error) {
         // Somebody has made the connection forget all that was prepared on it.
         if (isForgotten(error)) this.prepares = false;
@@ -89,14 +105,19 @@ export class Database {
 
   async #once<T>(work: (client: PgClient) => Promise<T>): Promise<T> {
     const client = await this.#checkout();
+    // The pool looks after its connections only while they are idle: one that breaks now would end the process.
+    client.on('error', ignore);
+    let broken = false;
     try {
-      const result = await work(client);
-      client.release();
-      return result;
+      return await work(client);
     } catch (error) {
       // After a refusal the connection is as good as before; after anything else nobody knows what is on its way.
-      client.release(!isRefusal(error));
+      broken = !isRefusal(error);
       throw error;
+    } finally {
+      // One that is broken may still have to say so.
+      if (!broken) client.removeListener('error', ignore);
+      client.release(broken);
     }
   }
 
@@ -131,6 +152,9 @@ export class Database {
     );
   }
 }
+
+/** What is wrong with a connection is told by the statement that fails. */
+function ignore(): void {}
 
 export interface Question {
   readonly text: string;

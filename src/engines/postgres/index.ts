@@ -7,16 +7,17 @@ import { ConfigError } from '../../core/errors.js';
 import { loadPeer } from '../../core/peer.js';
 import type { Schema } from '../../core/schema.js';
 import { parseEngineUrl } from '../../core/url.js';
+import { AdvisoryEngine } from './advisory.js';
 import { Database, type PgPool } from './database.js';
 import { Names, type SchemaOptions } from './names.js';
 import { checkSettings, QueueEngine } from './queue.js';
 import { PostgresSchema } from './schema.js';
-import { queueTraits } from './traits.js';
+import { advisoryTraits, queueTraits } from './traits.js';
 import { type PostgresUrl, postgresUrl } from './url.js';
 
 export interface PostgresOptions extends SchemaOptions {
   /** Default: `queue`. */
-  readonly strategy?: 'queue';
+  readonly strategy?: 'queue' | 'advisory';
   /** Whether missing tables and functions are made with the first use. Default: true. */
   readonly migrate?: boolean;
 }
@@ -28,6 +29,7 @@ interface Strategy {
 
 const STRATEGIES: Readonly<Record<string, Strategy>> = {
   queue: { traits: queueTraits, make: (database, names, setup) => new QueueEngine(database, names, setup) },
+  advisory: { traits: advisoryTraits, make: (database, names, setup) => new AdvisoryEngine(database, names, setup) },
 };
 
 /** How many connections a URL's pool has at most, beside the one that listens: calls are short. */

@@ -8,7 +8,7 @@
  */
 import type { Clock, Timer } from '../../core/clock.js';
 import { ask, type Database, type PgClient, type Row } from './database.js';
-import { isRefusal } from './trouble.js';
+import { explain, isRefusal } from './trouble.js';
 
 export interface ListenerOptions {
   readonly database: Database;
@@ -27,8 +27,7 @@ const PROOF = 'proof ';
 export class Listener {
   readonly #options: ListenerOptions;
   #client: PgClient | undefined;
-  /** Statements on one connection go one after the other. */
-  #last: Promise<unknown> = Promise.resolve();
+  #asking = false;
   #proof = '';
   #hears = false;
   #timer: Timer | undefined;
@@ -43,14 +42,22 @@ export class Listener {
     return this.#hears;
   }
 
-  query(text: string, values: readonly unknown[]): Promise<readonly Row[]> {
+  /** It hears, and nobody waits for an answer over it: one that does not come must not hold up the next question. */
+  get isFree(): boolean {
+    return this.#hears && !this.#asking;
+  }
+
+  async query(text: string, values: readonly unknown[]): Promise<readonly Row[]> {
     const client = this.#client!;
-    const { database } = this.#options;
-    const answer = this.#last.then(() => ask(client, { text, values, limitMs: database.limitMs }));
-    this.#last = answer.catch((error: unknown) => {
+    this.#asking = true;
+    try {
+      return await ask(client, { text, values, limitMs: this.#options.database.patienceMs });
+    } catch (error) {
       if (!isRefusal(error)) this.#lose(client);
-    });
-    return answer;
+      throw explain(error);
+    } finally {
+      if (client === this.#client) this.#asking = false;
+    }
   }
 
   async close(): Promise<void> {
@@ -64,7 +71,7 @@ export class Listener {
     const { database, channel } = this.#options;
     const client = database.aside();
     this.#client = client;
-    this.#last = Promise.resolve();
+    this.#asking = false;
     client.on('error', () => this.#lose(client));
     client.on('end', () => this.#lose(client));
     client.on('notification', ({ payload = '' }) => this.#heard(client, payload));
@@ -73,7 +80,7 @@ export class Listener {
       .then(async () => {
         // Held locks keep no process alive.
         client.unref();
-        await ask(client, { text: `LISTEN "${channel}"`, limitMs: database.limitMs });
+        await ask(client, { text: `LISTEN "${channel}"`, limitMs: database.patienceMs });
         this.prove();
         this.#suspect(client);
       })

@@ -65,8 +65,7 @@ export class QueueEngine implements Engine, Queue {
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
-    // Two tries of ours fit into one ttl, and one into the core's own deadline.
-    this.#database.limitMs = Math.min(this.#database.limitMs, options.ttlMs / 4);
+    this.#database.serve(options.ttlMs);
     const session = new QueueSession(this, options, listener);
     await session.open(this.#inbox);
     this.#sessions.add(session);
@@ -99,7 +98,7 @@ export class QueueEngine implements Engine, Queue {
   }
 
   async callAside(routine: string, ...args: readonly unknown[]): Promise<string | null> {
-    if (!this.#listener.hears) {
+    if (!this.#listener.isFree) {
       this.#listener.prove();
       return this.call(routine, ...args);
     }

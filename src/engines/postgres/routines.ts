@@ -27,6 +27,7 @@
  * Cost: enter and leave two rows each; O(log n) for each grant on the way; an enter that is blocked looks at the claims of
  * its line; a beat at those of its session.
  */
+import { ADVISORY_ROUTINES } from './advisory-routines.js';
 import type { Names } from './names.js';
 
 /** How many lines one transaction locks at most: the server has room for some thousand locks in all. */
@@ -367,6 +368,8 @@ $$;
 
 /** Every function, in the order in which they can be made. */
 export function routines(names: Names): string[] {
-  const texts = ROUTINES.replaceAll(/@(\w+)/g, (_, word: string) => names.of(word)).split('$$;\n');
+  const texts = (ROUTINES + ADVISORY_ROUTINES)
+    .replaceAll(/@(\w+)/g, (_, word: string) => names.of(word))
+    .split('$$;\n');
   return texts.slice(0, -1).map((text) => `${text.trim()}\n$$`);
 }

@@ -10,3 +10,12 @@ export const queueTraits: Traits = {
   listing: true,
   minTtlMs: 1_000,
 };
+
+/** PostgreSQL's own session locks: they live and die with a connection, and nobody stands in a line. */
+export const advisoryTraits: Traits = {
+  ...queueTraits,
+  liveness: 'connection',
+  order: 'none',
+  sharing: 'shared',
+  listing: false,
+};

@@ -103,7 +103,7 @@ async function template(initdb: Program): Promise<string> {
 }
 
 /** PostgreSQL refuses to run as root. Whoever changes the user has to tell the kernel anew whom the process ends with. */
-function asNobodyInParticular(program: Program): Program {
+export function asNobodyInParticular(program: Program): Program {
   const user = whom();
   if (!user) return program;
   const words = [`--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups', '--pdeathsig', 'KILL', '--'];

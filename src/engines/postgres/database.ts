@@ -42,6 +42,8 @@ const RAW = { getTypeParser: () => String };
 export class Database {
   readonly pool: PgPool;
   readonly #owned: boolean;
+  /** Connections of the pool that are at work for us. */
+  #active = 0;
   /** How long to wait for a connection. Below the core's own deadline, so that it is this that fails: it knows why. */
   limitMs = LIMIT_MS;
   /**
@@ -105,6 +107,7 @@ export class Database {
 
   async #once<T>(work: (client: PgClient) => Promise<T>): Promise<T> {
     const client = await this.#checkout();
+    this.#active += 1;
     // The pool looks after its connections only while they are idle: one that breaks now would end the process.
     client.on('error', ignore);
     let broken = false;
@@ -117,6 +120,7 @@ export class Database {
     } finally {
       // One that is broken may still have to say so.
       if (!broken) client.removeListener('error', ignore);
+      this.#active -= 1;
       client.release(broken);
     }
   }
@@ -125,18 +129,21 @@ export class Database {
     if (this.pool.idleCount > 0) return this.pool.connect();
     return new Promise((resolve, reject) => {
       let over = false;
-      const timer = setTimeout(() => {
+      const timer = setInterval(() => {
+        // We only wait for ourselves: that ends, or the core loses its patience.
+        if (this.#active > 0) return;
         over = true;
+        clearInterval(timer);
         reject(this.#noConnection());
       }, this.limitMs);
       this.pool.connect().then(
         (client) => {
-          clearTimeout(timer);
+          clearInterval(timer);
           if (over) client.release();
           else resolve(client);
         },
         (error: unknown) => {
-          clearTimeout(timer);
+          clearInterval(timer);
           if (!over) reject(error);
         },
       );

@@ -39,6 +39,8 @@ export class QueueSession implements Session {
   readonly #listener: SessionListener;
   /** Not granted yet, as far as we know; also those whose enter is under way, because a message may overtake its answer. */
   readonly #waiting = new Set<string>();
+  /** Under way: the core asks again when an answer is late, and a busy server is not to be asked twice. */
+  readonly #entering = new Map<string, Promise<Place>>();
 
   constructor(queue: Queue, { id, ttlMs }: OpenOptions, listener: SessionListener) {
     this.#queue = queue;
@@ -55,7 +57,15 @@ export class QueueSession implements Session {
     await this.#queue.call('open', this.#id, this.#queue.namespace, inbox, Math.ceil(this.ttlMs));
   }
 
-  async enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
+  enter(claim: Claim): Promise<Place> {
+    const under = this.#entering.get(claim.id);
+    if (under) return under;
+    const entering = this.#enter(claim).finally(() => this.#entering.delete(claim.id));
+    this.#entering.set(claim.id, entering);
+    return entering;
+  }
+
+  async #enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
     this.#waiting.add(id);
     const words = [id, this.#queue.namespace, lineId(line), serial, weight, capacity, wait, note];
     const answer = (await this.#queue.call('enter', this.#id, ...words)) ?? 'g';

@@ -15,7 +15,8 @@ async function clean(namespace: string): Promise<void> {
 }
 
 test('names that were used once leave nothing but their namespace’s floor', async () => {
-  const locks = kit.locks(kit.url, { namespace: 'once', ttl: '1s' });
+  await kit.locks().ready();
+  const locks = kit.locks(kit.url, { namespace: 'once', ttl: '2s' });
   await Promise.all(Array.from({ length: 500 }, (_, at) => locks.mutex(`job-${at}`).run(() => {})));
   expect(await kit.count('claim', `namespace = 'once'`)).toBe(0);
   await age();
@@ -56,7 +57,7 @@ test('a line in use is never cleaned away', async () => {
 test('a session that died leaves no rows', async () => {
   await kit.sql(`SELECT holdfast.holdfast_open('dead', 'graves', 'nobody', 1)`);
   await kit.sql(`SELECT holdfast.holdfast_enter('dead', 'c1', 'graves', 'lx', 1, 2147483647, 2147483647, true, '')`);
-  const locks = kit.locks(kit.url, { namespace: 'graves', ttl: '1s' });
+  const locks = kit.locks(kit.url, { namespace: 'graves', ttl: '2s' });
   await locks.mutex('y').acquire();
   expect(await waitFor(async () => (await kit.count('session', `id = 'dead'`)) === 0, WITHIN_MS)).toBe(true);
   expect(await waitFor(async () => (await kit.count('claim', `session = 'dead'`)) === 0, WITHIN_MS)).toBe(true);

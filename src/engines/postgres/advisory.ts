@@ -164,7 +164,7 @@ class AdvisoryStore implements SlotStore {
   async close(): Promise<void> {
     this.#closed = true;
     const link = await this.#link?.catch(() => undefined);
-    link?.close();
+    await link?.close();
   }
 
   async #take({ id, line, weight }: Claim): Promise<Taken> {

@@ -15,6 +15,7 @@ export interface PgClient {
   query(statement: object): Promise<{ readonly rows: readonly Row[] }>;
   release(destroy?: boolean): void;
   end(): Promise<void>;
+  ref(): void;
   unref(): void;
   /** Of the backend, as it said itself when we connected. */
   readonly processID: number;
@@ -102,7 +103,7 @@ export class Database {
   }
 
   async close(): Promise<void> {
-    if (this.#owned) await this.pool.end();
+    if (this.#owned) await within(this.limitMs, this.pool.end()).catch(ignore);
   }
 
   async #once<T>(work: (client: PgClient) => Promise<T>): Promise<T> {
@@ -158,6 +159,21 @@ export class Database {
       `All ${totalCount} connections of the pool were in use for ${this.limitMs} ms. Give it more of them (max), or give Holdfast a pool of its own.`,
     );
   }
+}
+
+/** Says good-bye. A server that hangs never answers that, and is not waited for. */
+export async function farewell(client: PgClient, limitMs: number): Promise<void> {
+  // Else nothing may be left that keeps the process alive until it is done.
+  client.ref();
+  await within(limitMs, client.end()).catch(ignore);
+}
+
+/** `pg` has no deadline of its own for connecting and for ending. */
+export function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new EngineError(`PostgreSQL did not answer within ${limitMs} ms.`)), limitMs);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }
 
 /** What is wrong with a connection is told by the statement that fails. */

@@ -7,7 +7,7 @@
  * a server that hangs for a moment has not lost anything.
  */
 import { ConfigError } from '../../core/errors.js';
-import { ask, type Database, type PgClient, type Row } from './database.js';
+import { ask, type Database, farewell, type PgClient, type Row, within } from './database.js';
 import { explain, isRefusal } from './trouble.js';
 
 export interface LinkOptions {
@@ -60,14 +60,14 @@ export class Link {
     });
   }
 
-  close(): void {
+  close(): Promise<void> {
     this.#over = true;
-    this.#client.end().catch(() => {});
+    return farewell(this.#client, this.#options.database.limitMs);
   }
 
   async #connect(): Promise<void> {
     const { ttlMs, channel, database } = this.#options;
-    await within(this.#client.connect(), database.limitMs);
+    await within(database.limitMs, this.#client.connect());
     // Held locks keep no process alive.
     this.#client.unref();
     const [row] = await this.query('SELECT pg_backend_pid()');
@@ -82,15 +82,7 @@ export class Link {
 
   #end(error?: unknown): void {
     if (this.#over) return;
-    this.close();
+    void this.close();
     this.#options.lost(error instanceof Error ? error.message : 'the connection ended');
   }
-}
-
-/** `pg` has a deadline of its own for connecting only if it was told one. */
-function within<T>(work: Promise<T>, limitMs: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no connection within ${limitMs} ms`)), limitMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }

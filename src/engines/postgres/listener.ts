@@ -7,7 +7,7 @@
  * error, no messages. Until the message has come, the waiting ask by themselves, from time to time.
  */
 import type { Clock, Timer } from '../../core/clock.js';
-import { ask, type Database, type PgClient, type Row } from './database.js';
+import { ask, type Database, farewell, type PgClient, type Row } from './database.js';
 import { explain, isRefusal } from './trouble.js';
 
 export interface ListenerOptions {
@@ -64,7 +64,7 @@ export class Listener {
     this.#closed = true;
     this.#hears = false;
     this.#timer?.close();
-    await this.#client?.end().catch(() => {});
+    if (this.#client) await farewell(this.#client, this.#options.database.limitMs);
   }
 
   #connect(): void {

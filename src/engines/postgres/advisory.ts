@@ -182,7 +182,7 @@ class AdvisoryStore implements SlotStore {
         await link.query(`SELECT pg_advisory_unlock${shared ? '_shared' : ''}($1)`, [key]).catch(() => {});
       throw error;
     }
-    const token = row![0]!;
+    const token = row?.[0] ?? null;
     if (token === null || link.over) return { freeInMs: undefined };
     this.#slots.set(id, { link, key, shared, token: BigInt(token) });
     return { token: BigInt(token) };

@@ -9,8 +9,8 @@
  * A line's name begins with its kind: `l` lock, `s` semaphore.
  *
  * - The line's lock. A transition takes an advisory lock, made of the line's name, for its transaction: it costs no write,
- *   and there need not be a row yet. Two names with the same hash wait for each other and nothing else. Every transition
- *   takes one of them; only `sweep` and `shut` take several, in the order of their keys. So there are no deadlocks.
+ *   and there need not be a row yet. Two names with the same hash wait for each other and nothing else. Who takes several
+ *   of them (`steps`, `sweep`, `shut`) does so in the order of their keys. So there are no deadlocks.
  * - Who is dead. A session is dead when somebody has deleted its row. Only an expired one is deleted, under its row's lock
  *   (a beat under way is not waited for: who beats is not dead), and a beat is an update of a row that is still there and
  *   still alive. So of the two, exactly one wins.
@@ -218,6 +218,30 @@ BEGIN
   END IF;
   IF others > 0 THEN PERFORM @admit(a_namespace, a_line); END IF;
   RETURN stood;
+END
+$$;
+
+-- Several steps of one session in one transaction: JSON, [enter or leave, id, line, …] each. Lines are locked in the order
+-- of their keys. Answers as JSON, in the order of the steps.
+CREATE FUNCTION @steps(a_session text, a_namespace text, a_steps json)
+  RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  step record;
+  answers text[] := array_fill(NULL::text, ARRAY[json_array_length(a_steps)]);
+BEGIN
+  FOR step IN
+    SELECT ordinality AS at, value AS words FROM json_array_elements(a_steps) WITH ORDINALITY
+      ORDER BY hashtextextended(a_namespace || E'\x1f' || (value->>2), 0), ordinality
+  LOOP
+    IF step.words->>0 = 'enter' THEN
+      answers[step.at] := @enter(a_session, step.words->>1, a_namespace, step.words->>2, (step.words->>3)::bigint,
+        (step.words->>4)::bigint, (step.words->>5)::bigint, (step.words->>6)::boolean, step.words->>7);
+    ELSIF @leave(a_session, step.words->>1, a_namespace, step.words->>2) THEN
+      answers[step.at] := 't';
+    END IF;
+  END LOOP;
+  RETURN array_to_json(answers);
 END
 $$;
 

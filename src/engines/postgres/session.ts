@@ -11,6 +11,7 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { lineId, lineRef } from './lines.js';
+import { Steps } from './steps.js';
 
 /** What a session needs of its engine. */
 export interface Queue {
@@ -37,6 +38,7 @@ export class QueueSession implements Session {
   readonly #id: string;
   readonly #queue: Queue;
   readonly #listener: SessionListener;
+  readonly #steps: Steps;
   /** Not granted yet, as far as we know; also those whose enter is under way, because a message may overtake its answer. */
   readonly #waiting = new Set<string>();
   /** Under way: the core asks again when an answer is late, and a busy server is not to be asked twice. */
@@ -47,6 +49,11 @@ export class QueueSession implements Session {
     this.#id = id;
     this.ttlMs = ttlMs;
     this.#listener = listener;
+    this.#steps = new Steps({
+      one: ([routine, claim, ...rest]) => queue.call(routine, id, claim, queue.namespace, ...rest),
+      many: async (steps) =>
+        JSON.parse((await queue.call('steps', id, queue.namespace, JSON.stringify(steps)))!) as (string | null)[],
+    });
   }
 
   get hasWaiting(): boolean {
@@ -67,8 +74,7 @@ export class QueueSession implements Session {
 
   async #enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
     this.#waiting.add(id);
-    const words = [id, this.#queue.namespace, lineId(line), serial, weight, capacity, wait, note];
-    const answer = (await this.#queue.call('enter', this.#id, ...words)) ?? 'g';
+    const answer = (await this.#steps.ask('enter', id, lineId(line), serial, weight, capacity, wait, note)) ?? 'g';
     const place = placeOf(answer);
     // A message may have overtaken this answer: then it is not waiting any more.
     if (place.state !== 'waiting') this.#waiting.delete(id);
@@ -78,7 +84,7 @@ export class QueueSession implements Session {
 
   async leave({ id, line }: ClaimRef): Promise<boolean> {
     this.#waiting.delete(id);
-    return (await this.#queue.call('leave', this.#id, id, this.#queue.namespace, lineId(line))) === 't';
+    return (await this.#steps.ask('leave', id, lineId(line))) === 't';
   }
 
   async reweigh({ id, line, weight }: Claim): Promise<void> {

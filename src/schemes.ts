@@ -8,6 +8,11 @@ import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
+import {
+  advisoryTraits as postgresAdvisoryTraits,
+  queueTraits as postgresQueueTraits,
+} from './engines/postgres/traits.js';
+import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
@@ -51,6 +56,23 @@ const REDIS_CLUSTER: Scheme = {
 };
 const REDLOCK: Scheme = { ...REDIS, strategies: { ballot: { ...redisQueue, traits: redlockTraits } } };
 
+function postgres(name: string, traits: Traits): Strategy {
+  return {
+    traits,
+    check: postgresUrl,
+    load: async (url) => (await import('./engines/postgres/index.js')).postgresFromUrl(postgresUrl(url), name),
+    schema: async (url) => (await import('./engines/postgres/index.js')).postgresSchema(postgresUrl(url)),
+  };
+}
+const POSTGRES: Scheme = {
+  hosts: true,
+  params: POSTGRES_PARAMS,
+  strategies: {
+    queue: postgres('queue', postgresQueueTraits),
+    advisory: postgres('advisory', postgresAdvisoryTraits),
+  },
+};
+
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
     params: [],
@@ -76,6 +98,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   'rediss+sentinel': REDIS_SENTINEL,
   'redis+cluster': REDIS_CLUSTER,
   'rediss+cluster': REDIS_CLUSTER,
+  postgres: POSTGRES,
+  postgresql: POSTGRES,
   redlock: REDLOCK,
 };
 

@@ -8,6 +8,8 @@ import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
+import { STRATEGIES as mysqlStrategies } from './engines/mysql/traits.js';
+import { URL_PARAMS as mysqlParams, mysqlUrl } from './engines/mysql/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
@@ -41,6 +43,22 @@ const REDIS: Scheme = { hosts: true, params: ['epochGuard'], strategies: { queue
 const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
 const REDIS_CLUSTER: Scheme = { ...REDIS, strategies: { queue: { ...redisQueue, realm: clusterRealm } } };
 
+const MYSQL: Scheme = {
+  hosts: true,
+  params: mysqlParams,
+  strategies: Object.fromEntries(
+    Object.entries(mysqlStrategies).map(([name, traits]): [string, Strategy] => [
+      name,
+      {
+        traits,
+        check: mysqlUrl,
+        load: async (url) => (await import('./engines/mysql/index.js')).mysqlFromUrl(mysqlUrl(url)),
+        schema: async (url) => (await import('./engines/mysql/index.js')).mysqlSchema(mysqlUrl(url)),
+      },
+    ]),
+  ),
+};
+
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
     params: [],
@@ -66,6 +84,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   'rediss+sentinel': REDIS_SENTINEL,
   'redis+cluster': REDIS_CLUSTER,
   'rediss+cluster': REDIS_CLUSTER,
+  mysql: MYSQL,
+  mariadb: MYSQL,
 };
 
 /** The engine that a URL stands for, not loaded yet. */

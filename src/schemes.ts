@@ -11,7 +11,7 @@ import { traits as memoryTraits } from './engines/memory/traits.js';
 import { STRATEGIES as mysqlStrategies } from './engines/mysql/traits.js';
 import { URL_PARAMS as mysqlParams, mysqlUrl } from './engines/mysql/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
-import { traits as redisTraits } from './engines/redis/traits.js';
+import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
 import { traits as sqliteTraits } from './engines/sqlite/traits.js';
 
@@ -39,9 +39,19 @@ const redisQueue: Strategy = {
   check: redisUrl,
   load: async (url) => (await import('./engines/redis/index.js')).redisFromUrl(redisUrl(url)),
 };
-const REDIS: Scheme = { hosts: true, params: ['epochGuard'], strategies: { queue: redisQueue } };
+const redisPlain: Strategy = { ...redisQueue, traits: plainTraits };
+const redisHash: Strategy = { ...redisQueue, traits: hashTraits };
+const REDIS: Scheme = {
+  hosts: true,
+  params: ['epochGuard'],
+  strategies: { queue: redisQueue, plain: redisPlain, hash: redisHash },
+};
 const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
-const REDIS_CLUSTER: Scheme = { ...REDIS, strategies: { queue: { ...redisQueue, realm: clusterRealm } } };
+const REDIS_CLUSTER: Scheme = {
+  ...REDIS,
+  strategies: { ...REDIS.strategies, queue: { ...redisQueue, realm: clusterRealm } },
+};
+const REDLOCK: Scheme = { ...REDIS, strategies: { ballot: { ...redisQueue, traits: redlockTraits } } };
 
 const MYSQL: Scheme = {
   hosts: true,
@@ -84,6 +94,7 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   'rediss+sentinel': REDIS_SENTINEL,
   'redis+cluster': REDIS_CLUSTER,
   'rediss+cluster': REDIS_CLUSTER,
+  redlock: REDLOCK,
   mysql: MYSQL,
   mariadb: MYSQL,
 };

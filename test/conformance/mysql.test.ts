@@ -6,7 +6,7 @@ import { startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 
 let server: Server;
-const pool = createPool({ host: '127.0.0.1', user: 'root', database: 'test', connectionLimit: 20 });
+const pool = createPool({ host: '127.0.0.1', user: 'root', database: 'test', connectionLimit: 400 });
 
 beforeAll(async () => {
   server = await startMariadb();
@@ -18,4 +18,5 @@ afterAll(async () => {
   await server.stop();
 });
 
-conformance({ test: test.concurrent, engine: 'mysql', source: () => mysql(pool) });
+for (const strategy of ['queue', 'row', 'version', 'for-update', 'get-lock'] as const)
+  conformance({ test: test.concurrent, engine: `mysql:${strategy}`, source: () => mysql(pool, { strategy, connections: 300 }) });

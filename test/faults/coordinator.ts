@@ -6,20 +6,22 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Holdfast } from 'holdfast';
+import { Holdfast, type Traits } from 'holdfast';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { Random } from '../simulation/random.js';
 import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES, STARVED } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
+import { observe } from './observer.js';
 import { Resource } from './resource.js';
 import type { Target, TargetKind } from './targets.js';
-import { isExclusive } from './worker-locks.js';
 import type { FromWorker, LockKind, ToWorker, WorkerSetup } from './worker-setup.js';
+import { isExclusive, namesFor, sparedOf } from './workload.js';
 
 export interface RunOptions {
   readonly engine: string;
   readonly kind: TargetKind;
   readonly target: Target;
+  readonly traits: Traits;
   readonly lock: LockKind;
   readonly nemeses: readonly string[];
   readonly seconds: number;
@@ -32,9 +34,7 @@ export interface RunOptions {
   readonly folder: string;
 }
 
-const NAMES = ['mutex-1', 'mutex-2', 'mutex-3', 'reentrant-1', 'write-1', 'write-2', 'semaphore-1', 'election-1'];
 const WORKERS = 5;
-const LOOK_MS = 100;
 /** How long everybody has to come to an end. */
 const END_MS = 30_000;
 
@@ -67,7 +67,8 @@ class Coordinator {
     this.#options = options;
     this.#random = new Random(options.seed);
     this.#namespace = `faults-${options.seed}-${options.lock}`;
-    this.#names = options.lock === 'holdfast' ? NAMES : NAMES.filter(isExclusive);
+    const names = namesFor(options.traits);
+    this.#names = options.lock === 'holdfast' ? names : names.filter(isExclusive);
     mkdirSync(options.folder, { recursive: true });
     this.#files = [join(options.folder, 'coordinator.jsonl')];
     this.#history = new HistoryWriter(this.#files[0]!);
@@ -96,10 +97,11 @@ class Coordinator {
 
   async #start(): Promise<void> {
     for (const name of this.#names) writeFileSync(join(this.#options.folder, name), '0');
-    const { kind, target, lock } = this.#options;
+    const { kind, target, lock, traits } = this.#options;
     const count = kind.processes ? WORKERS : 1;
     await Promise.all(Array.from({ length: count }, (_, at) => this.#seat(`w${at + 1}`)));
-    if (lock === 'holdfast' && target.observerUrl !== undefined) this.#observing = this.#observe(target.observerUrl);
+    if (lock === 'holdfast' && traits.listing && target.observerUrl !== undefined)
+      this.#observing = this.#observe(target.observerUrl);
   }
 
   /** Until enough has happened that a fault can be told from a run that never worked. */
@@ -224,6 +226,7 @@ class Coordinator {
       history,
       folder,
       names: this.#names,
+      observes: lock === 'holdfast' && this.#options.traits.listing && target.observerUrl === undefined,
       instances: kind.processes ? 1 : WORKERS,
       lanes: kind.processes ? 3 : 3 * WORKERS,
       stalls: nemeses.includes('stall') ? stalls : 0,
@@ -273,20 +276,11 @@ class Coordinator {
 
   async #observe(url: string): Promise<void> {
     this.#observer = new Holdfast(url, { ttl: this.#options.ttlMs, namespace: this.#namespace, label: 'observer' });
-    while (!this.#over) {
-      await this.#look().catch(() => {
-        // The engine is under faults.
-      });
-      await sleep(LOOK_MS);
-    }
-  }
-
-  async #look(): Promise<void> {
-    const at = nowMicros();
-    for await (const line of this.#observer!.inspect()) {
-      const claims = line.claims.map(({ label, state }) => ({ lease: label.split('@')[0]!, state }));
-      this.#write({ kind: 'line', at, until: nowMicros(), name: line.name, claims });
-    }
+    await observe(
+      this.#observer,
+      (event) => this.#write(event),
+      () => this.#over,
+    );
   }
 
   async #phase(phase: 'calm' | 'faults' | 'healed', work: () => Promise<void>): Promise<void> {
@@ -295,8 +289,8 @@ class Coordinator {
   }
 
   #writeRun(): void {
-    const { engine, lock, seed, ttlMs, nemeses, target, kind } = this.#options;
-    const spared = new Set(nemeses.flatMap((name) => NEMESES[name]!.spares ?? []));
+    const { engine, lock, seed, ttlMs, nemeses, target, kind, traits } = this.#options;
+    const spared = sparedOf(traits, kind, nemeses);
     this.#write({
       kind: 'run',
       at: nowMicros(),

@@ -11,6 +11,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { Traits } from 'holdfast';
 import { run } from './coordinator.js';
 import { type HistoryEvent, readHistory } from './history.js';
 import { NEMESES } from './nemeses.js';
@@ -19,18 +20,11 @@ import { type Target, TARGETS, type TargetKind } from './targets.js';
 import { timeline } from './timeline.js';
 import { judge, type Verdict } from './verdict.js';
 import type { LockKind } from './worker-setup.js';
+import { traitsOf } from './workload.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const FOLDER = join(ROOT, '.cache/faults');
 const PEERS = join(ROOT, '.cache/peers');
-
-/** What every change has to pass: in all at most three minutes. */
-const SHORT: Readonly<Record<string, { readonly seconds: number; readonly nemeses: readonly string[] }>> = {
-  memory: { seconds: 5, nemeses: ['stall', 'crowd'] },
-  sqlite: { seconds: 12, nemeses: ['stall', 'pause', 'kill', 'evict'] },
-  redis: { seconds: 25, nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'] },
-  'redis-sentinel': { seconds: 12, nemeses: ['stall', 'failover'] },
-};
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -50,6 +44,7 @@ interface Plan {
   readonly engine: string;
   readonly kind: TargetKind;
   readonly target: Target;
+  readonly traits: Traits;
   readonly lock: LockKind;
   readonly nemeses: readonly string[];
   readonly seconds: number;
@@ -57,30 +52,29 @@ interface Plan {
 
 const outcomes: string[] = [];
 const notRun: string[] = [];
+const controls = new Map<string, readonly HistoryEvent[]>();
 
 if (positionals[0] === 'replay') replay(positionals.slice(1));
 else if (values.peers) await comparePeers();
-else await torture(positionals.length > 0 ? positionals : Object.keys(values.short ? SHORT : TARGETS));
+else await torture(positionals.length > 0 ? positionals : values.short ? shortOnes() : Object.keys(TARGETS));
 process.exitCode = outcomes.every((outcome) => outcome === 'passed') ? 0 : 1;
 
 async function torture(engines: readonly string[]): Promise<void> {
   for (const engine of engines) {
     const kind = TARGETS[engine] ?? fail(`There is no engine ${engine}. Known: ${Object.keys(TARGETS).join(', ')}.`);
+    if (values.short && !kind.short) fail(`${engine} has no short run. Engines that have: ${shortOnes().join(', ')}.`);
     await using target = await kind.start();
-    const nemeses = chosen(engine).filter((name) => isMeaningful(engine, name, target, kind));
-    const seconds = values.short ? SHORT[engine]!.seconds : Number(values.seconds);
-    const control = await controlOf({
-      engine,
-      kind,
-      target,
-      lock: 'naive',
-      nemeses: ['stall'],
-      seconds: controlSeconds(seconds),
-    });
+    const on = { engine, kind, target, traits: await traitsOf(target) };
+    const nemeses = chosen(kind).filter((name) => isMeaningful(name, on));
+    const seconds = values.short ? kind.short!.seconds : Number(values.seconds);
+    const control = await controlOf({ ...on, lock: 'naive', nemeses: ['stall'], seconds: controlSeconds(seconds) });
     const groups = values.mixed || values.short ? [nemeses] : nemeses.map((name) => [name]);
-    for (const group of groups)
-      await trial({ engine, kind, target, lock: 'holdfast', nemeses: group, seconds }, control);
+    for (const group of groups) await trial({ ...on, lock: 'holdfast', nemeses: group, seconds }, control);
   }
+}
+
+function shortOnes(): readonly string[] {
+  return Object.keys(TARGETS).filter((engine) => TARGETS[engine]!.short);
 }
 
 /** A tenth of the time, but long enough to break. */
@@ -88,26 +82,33 @@ function controlSeconds(seconds: number): number {
   return Math.max(4, seconds / 10);
 }
 
-function chosen(engine: string): readonly string[] {
-  const names = values.nemesis?.split(',') ?? (values.short ? SHORT[engine]!.nemeses : Object.keys(NEMESES));
+function chosen({ short }: TargetKind): readonly string[] {
+  const names = values.nemesis?.split(',') ?? (values.short ? short!.nemeses : Object.keys(NEMESES));
   const unknown = names.find((name) => !Object.hasOwn(NEMESES, name));
   if (unknown !== undefined) fail(`There is no nemesis ${unknown}. Known: ${Object.keys(NEMESES).join(', ')}.`);
   return names;
 }
 
-function isMeaningful(engine: string, name: string, target: Target, kind: TargetKind): boolean {
-  const reason = NEMESES[name]!.whyNot(target, kind);
+function isMeaningful(
+  name: string,
+  { engine, target, kind, traits }: Omit<Plan, 'lock' | 'nemeses' | 'seconds'>,
+): boolean {
+  const reason = NEMESES[name]!.whyNot(target, kind, traits);
   if (reason === undefined) return true;
   notRun.push(`${name} on ${engine}: ${reason}`);
   console.log(`${engine}: ${name} not run: ${reason}`);
   return false;
 }
 
-/** The same workload on a lock that is known to be broken. */
-async function controlOf(plan: Plan): Promise<HistoryEvent[]> {
+/** The same workload on a lock that is known to be broken. It needs no engine: once is enough for all that are alike. */
+async function controlOf(plan: Plan): Promise<readonly HistoryEvent[]> {
+  const alike = `${plan.kind.processes} ${plan.seconds}`;
+  const known = controls.get(alike);
+  if (known) return known;
   const folder = folderOf(plan);
   const history = readHistory(await runIn(plan, folder));
   rmSync(folder, { recursive: true, force: true });
+  controls.set(alike, history);
   return history;
 }
 
@@ -125,7 +126,7 @@ function runIn(plan: Plan, folder: string): Promise<string[]> {
   return run({
     ...plan,
     seed: Number(values.seed),
-    ttlMs: Number(values.ttl),
+    ttlMs: Math.max(Number(values.ttl), plan.traits.minTtlMs),
     stalls: Number(values.stalls),
     peers: PEERS,
     folder,
@@ -178,7 +179,8 @@ async function comparePeers(): Promise<void> {
   const rows: string[] = [];
   for (const lock of ['holdfast', 'redlock', 'redis-semaphore', 'naive'] as const) {
     await using target = await kind.start();
-    const plan: Plan = { engine: 'redis', kind, target, lock, nemeses: ['stall'], seconds: Number(values.seconds) };
+    const on = { engine: 'redis', kind, target, traits: await traitsOf(target) };
+    const plan: Plan = { ...on, lock, nemeses: ['stall'], seconds: Number(values.seconds) };
     const { figures, failures, counted } = await trial(plan, undefined);
     const broken = [...failures, ...counted];
     const of = (property: string): number => broken.filter((violation) => violation.property === property).length;

@@ -3,7 +3,7 @@
  * did stands in the history, between its begin and its end.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Holdfast } from 'holdfast';
+import type { Holdfast, Traits } from 'holdfast';
 import type { Random } from '../simulation/random.js';
 import type { ClockShim } from '../servers/clock-shim.js';
 import type { Fault } from '../servers/fault-proxy.js';
@@ -40,22 +40,22 @@ export interface Nemesis {
   /** What no engine promises under it: counted, not judged. */
   readonly spares?: readonly Property[];
   /** Why it can't be run there. */
-  whyNot(target: Target, kind: TargetKind): string | undefined;
+  whyNot(target: Target, kind: TargetKind, traits: Traits): string | undefined;
   /** Absent: the workers do it themselves. */
   readonly strike?: (scene: Scene) => Promise<void>;
 }
 
 const ONE_PROCESS = 'all of its workload is one process';
 const NO_SERVER = 'it has no server';
-const NO_PROXY = 'clients find the servers by themselves, around any proxy';
+const NO_PROXY = 'no proxy is before its servers';
 
 const onWorkers = (_target: Target, { processes }: TargetKind): string | undefined =>
   processes ? undefined : ONE_PROCESS;
 const onAnyServer = ({ server, leader }: Target): string | undefined => (server || leader ? undefined : NO_SERVER);
 const onServer = ({ server }: Target): string | undefined => (server ? undefined : NO_SERVER);
 const onRedis = ({ redis }: Target): string | undefined => (redis ? undefined : 'it is no Redis');
-const onLinks = ({ proxies, redis }: Target): string | undefined =>
-  proxies ? undefined : redis ? NO_PROXY : NO_SERVER;
+const onLinks = ({ proxies, server, leader }: Target): string | undefined =>
+  proxies ? undefined : server || leader ? NO_PROXY : NO_SERVER;
 
 export const NEMESES: Readonly<Record<string, Nemesis>> = {
   stall: {
@@ -106,7 +106,8 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
   },
   evict: {
     about: 'a claim is evicted by an operator',
-    whyNot: ({ observerUrl }) => (observerUrl ? undefined : ONE_PROCESS),
+    whyNot: ({ observerUrl }, _kind, { listing }) =>
+      !listing ? 'it lists no claims' : observerUrl ? undefined : ONE_PROCESS,
     async strike(scene) {
       const line = await scene.observer!.mutex(scene.random.pick(scene.names)).inspect();
       const claim = line.claims[0];
@@ -168,8 +169,8 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
   'server-clock': {
     about: 'the wall clock of the server jumps ahead and back by more than the ttl',
     spares: ['belief', 'fifo'],
-    whyNot: ({ clock, redis }) =>
-      clock ? undefined : redis ? 'no shim is before its servers' : 'it judges no expiry by a wall clock',
+    whyNot: ({ clock, server, leader }) =>
+      clock ? undefined : server || leader ? 'no shim is before its servers' : 'it judges no expiry by a wall clock',
     async strike(scene) {
       const ms = scene.random.pick([-1, 1]) * scene.random.between(2, 10) * scene.ttlMs;
       scene.instant('server-clock', 'server', `${Math.round(ms)} ms`);
@@ -190,7 +191,8 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
   delete: {
     about: 'a part of what is stored is deleted: one of the keys, a row',
     spares: ['belief', 'fifo'],
-    whyNot: ({ deleteSome }) => (deleteSome ? undefined : ONE_PROCESS),
+    whyNot: ({ deleteSome }, { processes }) =>
+      deleteSome ? undefined : processes ? 'nothing that is stored can be deleted in part' : ONE_PROCESS,
     async strike(scene) {
       await scene.during('delete', 'server', () => scene.target.deleteSome!(scene.namespace));
       await sleep(2 * scene.ttlMs);
@@ -207,10 +209,12 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
   },
   'client-kill': {
     about: 'the server ends connections, those of subscribers or all others',
-    whyNot: onRedis,
+    whyNot: (target) => (target.endConnections ? undefined : onRedis(target)),
     async strike(scene) {
+      const { endConnections, redis } = scene.target;
       scene.instant('client-kill', 'server');
-      await scene.target.redis!('CLIENT', 'KILL', 'TYPE', scene.random.pick(['normal', 'pubsub']), 'SKIPME', 'yes');
+      if (endConnections) await endConnections();
+      else await redis!('CLIENT', 'KILL', 'TYPE', scene.random.pick(['normal', 'pubsub']), 'SKIPME', 'yes');
       await sleep(scene.random.between(0, 0.5) * scene.ttlMs);
     },
   },

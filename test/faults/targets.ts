@@ -11,12 +11,13 @@ import { type RedisSentinel, startSentinel } from '../servers/redis-sentinel.js'
 import { startRedis } from '../servers/redis.js';
 import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
+import type { Property } from './history.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
   /** A new address for each worker where a proxy stands before the server. */
   urlFor(worker: string): Promise<string>;
-  /** To look at lines from outside; absent where only the process itself can. */
+  /** To look at lines from outside; absent where only the process itself can, and where they can't be listed. */
   readonly observerUrl?: string;
   readonly server?: Server;
   /** The one of several servers that grants, now. */
@@ -31,6 +32,8 @@ export interface Target extends AsyncDisposable {
   readonly failover?: () => Promise<void>;
   /** Every command that Redis knows, to whichever node holds the locks. */
   readonly redis?: (...words: string[]) => Promise<unknown>;
+  /** Ends connections of clients, some of them or all, as an operator does. Absent: as Redis does it, if it is one. */
+  readonly endConnections?: () => Promise<void>;
   /** Forgets everything, as a server without persistence does that lost its machine. The server does not run. */
   readonly forget?: () => Promise<void>;
   /** What is still there though everybody has left. */
@@ -42,13 +45,31 @@ export interface TargetKind {
   /** False: all of the workload is one process. */
   readonly processes: boolean;
   start(): Promise<Target>;
+  /** What every change has to pass (`--short`), all of it in one run. Absent: nothing. */
+  readonly short?: { readonly seconds: number; readonly nemeses: readonly string[] };
+  /** What the engine's page does not promise: counted, not judged. What follows from its traits is not listed. */
+  readonly spares?: readonly Property[];
+  /** The same for single nemeses, beside what these spare everywhere. */
+  readonly sparesUnder?: Readonly<Record<string, readonly Property[]>>;
 }
 
+/** Which names are run, and which promises judged, follows from the engine's traits. */
 export const TARGETS: Readonly<Record<string, TargetKind>> = {
-  memory: { processes: false, start: startMemory },
-  sqlite: { processes: true, start: startSqlite },
-  redis: { processes: true, start: startRedisSingle },
-  'redis-sentinel': { processes: true, start: startRedisSentinel },
+  memory: { processes: false, start: startMemory, short: { seconds: 4, nemeses: ['stall', 'crowd'] } },
+  sqlite: { processes: true, start: startSqlite, short: { seconds: 8, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
+  redis: {
+    processes: true,
+    start: startRedisSingle,
+    short: {
+      seconds: 15,
+      nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
+    },
+  },
+  'redis-sentinel': {
+    processes: true,
+    start: startRedisSentinel,
+    short: { seconds: 10, nemeses: ['stall', 'failover'] },
+  },
   'redis-cluster': { processes: true, start: startRedisCluster },
 };
 

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { AcquireTimeoutError, Holdfast, type Lease } from 'holdfast';
 import type { Mode } from './history.js';
 import type { Request, Response } from './resource.js';
-import { modeOf, PERMITS, type WorkerSetup } from './worker-setup.js';
+import { PERMITS, type WorkerSetup } from './worker-setup.js';
 
 export interface Want {
   readonly name: string;
@@ -130,9 +130,4 @@ export class NaiveLocks implements TestLocks {
       release: async () => (await this.#ask({ ask: 'drop', name, owner })).ok,
     };
   }
-}
-
-/** The naive lock knows one kind. */
-export function isExclusive(name: string): boolean {
-  return !['semaphore', 'write'].includes(modeOf(name));
 }

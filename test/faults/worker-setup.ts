@@ -18,6 +18,8 @@ export interface WorkerSetup {
   /** Where the unfenced counters are. */
   readonly folder: string;
   readonly names: readonly string[];
+  /** Nobody else can see the lines: this process has to look at them itself. */
+  readonly observes: boolean;
   /** Of the lock, in this process; loops take turns on them. */
   readonly instances: number;
   /** Loops at once in this process. */

@@ -9,6 +9,7 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Holdfast } from 'holdfast';
 import { Random } from '../simulation/random.js';
 import {
   type CallEvent,
@@ -19,6 +20,7 @@ import {
   type ReturnEvent,
   STARVED,
 } from './history.js';
+import { observe } from './observer.js';
 import type { Request, Response } from './resource.js';
 import { HoldfastLocks, type HeldLock, NaiveLocks, type TestLocks, type Want } from './worker-locks.js';
 import { peerLocks } from './worker-peers.js';
@@ -54,7 +56,10 @@ class Worker {
     this.#write({ kind: 'worker', at: nowMicros(), worker: this.#setup.worker, what: 'started' });
     this.#say({ say: 'ready' });
     const sampler = setInterval(() => this.#sample(), SAMPLE_MS);
-    await Promise.all(Array.from({ length: this.#setup.lanes }, (_, lane) => this.#loop(this.#instance(lane))));
+    await Promise.all([
+      ...Array.from({ length: this.#setup.lanes }, (_, lane) => this.#loop(this.#instance(lane))),
+      this.#observe(),
+    ]);
     clearInterval(sampler);
     await Promise.all(this.#instances.map((locks) => locks.close()));
     this.#write({ kind: 'worker', at: nowMicros(), worker: this.#setup.worker, what: 'ended' });
@@ -69,6 +74,17 @@ class Worker {
     if (lock === 'holdfast') return new HoldfastLocks(this.#setup);
     if (lock === 'naive') return new NaiveLocks(this.#setup, (request) => this.#ask(request));
     return peerLocks(this.#setup);
+  }
+
+  /** One more instance, which takes no locks. */
+  async #observe(): Promise<void> {
+    if (!this.#setup.observes) return;
+    await using locks = new Holdfast(this.#setup.url, { namespace: this.#setup.namespace, label: 'observer' });
+    await observe(
+      locks,
+      (event) => this.#write(event),
+      () => this.#ending,
+    );
   }
 
   #instance(at: number): TestLocks {

@@ -32,7 +32,7 @@ interface Flavour {
   /** Words that every start needs: where the program's files lie. */
   readonly home: readonly string[];
   /** Fills an empty data folder. */
-  fill(data: string): Promise<void>;
+  readonly fill: (data: string) => Promise<void>;
 }
 
 export async function startMariadb(options: MariadbOptions = {}): Promise<Server> {

@@ -22,7 +22,7 @@ export interface RawConnection {
   release(): void;
   destroy(): void;
   on(event: string, listener: (error?: unknown) => void): unknown;
-  readonly config?: unknown;
+  removeListener(event: string, listener: (error?: unknown) => void): unknown;
 }
 
 export interface RawPool {
@@ -109,6 +109,27 @@ export class Database {
     });
   }
 
+  /** Finds rows, locked, and does one thing to them if there are any. */
+  async transaction(
+    find: string,
+    values: readonly Value[],
+    change: (found: readonly Row[]) => { readonly sql: string; readonly values: readonly Value[] },
+  ): Promise<void> {
+    await this.#with({}, async (connection) => {
+      await send(connection, 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED', []);
+      await send(connection, 'START TRANSACTION', []);
+      try {
+        const found = (await send(connection, find, values)) as readonly Row[];
+        const next = change(found);
+        if (found.length > 0) await send(connection, next.sql, next.values);
+        await send(connection, 'COMMIT', []);
+      } catch (error) {
+        await send(connection, 'ROLLBACK', []);
+        throw error;
+      }
+    });
+  }
+
   async close(): Promise<void> {
     if (!this.#owned) return;
     await new Promise<void>((resolve) => this.#pool.end(() => resolve()));
@@ -157,7 +178,7 @@ export class Database {
     if (isAbandoned()) return Promise.reject(new EngineError(SILENT));
     return new Promise((resolve, reject) => {
       this.#pool.getConnection((error, connection) => {
-        if (error) return reject(error as Error);
+        if (error) return reject(error);
         if (!isAbandoned()) return resolve(connection);
         connection.release();
         return reject(new EngineError(SILENT));
@@ -192,12 +213,12 @@ function exhausted(limit: number): string {
   );
 }
 
-function send(connection: RawConnection, sql: string, values: readonly Value[]): Promise<unknown> {
+export function send(connection: RawConnection, sql: string, values: readonly Value[]): Promise<unknown> {
   return new Promise((resolve, reject) => {
     // The options that a pool may have set otherwise.
     const options = { sql: bound(sql, values), rowsAsArray: true, typeCast: true, nestTables: false };
     connection.query(options, (error, result) => {
-      if (error) reject(error as Error);
+      if (error) reject(error);
       else resolve(result);
     });
   });
@@ -219,4 +240,9 @@ export function bytes(text: string): Buffer {
 
 export function text(value: unknown): string {
   return Buffer.isBuffer(value) ? value.toString() : String(value);
+}
+
+/** Less than the core's own deadline, so that what is told is what we know. */
+export function callMs(ttlMs: number): number {
+  return Math.min(3_000, ttlMs * 0.3);
 }

@@ -1,14 +1,18 @@
 /**
- * MySQL and MariaDB as lock servers. Each strategy has its protocol in a file of its own: queue-sql.ts and queue.ts.
- * What is needed of the client is client.ts; the tables are made by schema.ts.
+ * MySQL and MariaDB as lock servers. The protocols: queue-sql.ts and queue.ts (`queue`), rows.ts (`row`, `version`),
+ * pinned.ts (`for-update`, `get-lock`). What is needed of the client is client.ts; the tables are made by schema.ts.
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../core/schema.js';
 import { parseEngineUrl } from '../../core/url.js';
-import { Database, poolOf } from './client.js';
+import { Database, poolOf, type RawPool } from './client.js';
+import { ForUpdateStore, GetLockStore } from './pinned.js';
+import { Pins } from './pins.js';
 import { poolFromUrl } from './pool.js';
 import { QueueEngine } from './queue.js';
+import { RowStore, VersionStore } from './rows.js';
 import { ensureSchema, MysqlSchema } from './schema.js';
+import { SlotEngine } from './slot-engine.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
 import { checkSettings, type MysqlSettings, type MysqlUrl, mysqlUrl } from './url.js';
 
@@ -37,29 +41,63 @@ export function mysql(poolOrUrl: string | object, options: MysqlOptions = {}): E
   }
   const settings = checkSettings(options);
   const pool = poolOf(poolOrUrl);
-  return {
-    traits: STRATEGIES[settings.strategy],
-    connect: (setup) => connect(new Database(pool, false), settings, setup),
-  };
+  const pools = async (): Promise<Pools> => ({ usual: pool, pinned: pool, owned: false });
+  return { traits: STRATEGIES[settings.strategy], connect: (setup) => connect(pools, settings, setup) };
 }
 
 export function mysqlFromUrl(url: MysqlUrl): EngineSource {
-  return {
-    traits: STRATEGIES[url.strategy],
-    connect: async (setup) => connect(new Database(await poolFromUrl(url), true), url, setup),
+  const isPinned = STRATEGIES[url.strategy].liveness === 'connection';
+  const pools = async (): Promise<Pools> => {
+    const usual = await poolFromUrl(url);
+    return { usual, pinned: isPinned ? await poolFromUrl(url, url.connections) : usual, owned: true };
   };
+  return { traits: STRATEGIES[url.strategy], connect: (setup) => connect(pools, url, setup) };
 }
 
 export function mysqlSchema(url: MysqlUrl): Schema {
   return new MysqlSchema(async () => new Database(await poolFromUrl(url), true), url.tablePrefix);
 }
 
-async function connect(database: Database, settings: MysqlSettings, setup: EngineSetup): Promise<Engine> {
+/** Connections that carry locks come from a pool of their own, where it is we who make it. */
+interface Pools {
+  readonly usual: RawPool;
+  readonly pinned: RawPool;
+  readonly owned: boolean;
+}
+
+async function connect(open: () => Promise<Pools>, settings: MysqlSettings, setup: EngineSetup): Promise<Engine> {
+  const pools = await open();
+  const database = new Database(pools.usual, pools.owned);
   try {
     await ensureSchema(database, settings.tablePrefix, settings.migrate);
-    return new QueueEngine(database, settings.tablePrefix, setup);
   } catch (error) {
     await database.close();
     throw error;
   }
+  return engineOf(database, pools, settings, setup);
+}
+
+function engineOf(
+  database: Database,
+  { pinned, owned }: Pools,
+  { strategy, tablePrefix: prefix, connections }: MysqlSettings,
+  setup: EngineSetup,
+): Engine {
+  if (strategy === 'queue') return new QueueEngine(database, prefix, setup);
+  const rows = { database, prefix, close: async () => {} };
+  if (strategy === 'row')
+    return new SlotEngine({ ...rows, tables: ['row'], store: (store) => new RowStore(store) }, setup);
+  if (strategy === 'version')
+    return new SlotEngine({ ...rows, tables: ['version'], store: (store) => new VersionStore(store) }, setup);
+  const pins = new Pins(pinned, owned, connections);
+  const connected = { database, prefix, close: () => pins.close() };
+  if (strategy === 'get-lock')
+    return new SlotEngine(
+      { ...connected, tables: ['mint'], store: (store) => new GetLockStore({ ...store, pins }) },
+      setup,
+    );
+  return new SlotEngine(
+    { ...connected, tables: ['mint', 'latch'], store: (store) => new ForUpdateStore({ ...store, pins }) },
+    setup,
+  );
 }

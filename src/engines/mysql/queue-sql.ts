@@ -181,16 +181,8 @@ BEGIN
   UNTIL v_count >= 16 END REPEAT;
 END`;
 
-/** Answer: held and the token; waiting; refused; mismatch and the line's capacity; gone. O(1), and what is reaped. */
-const enter = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}enter_1(
-  IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS},
-  IN p_serial BIGINT, IN p_weight BIGINT, IN p_capacity BIGINT, IN p_wait TINYINT, IN p_note BLOB)
-SQL SECURITY INVOKER
-entering: BEGIN
-  DECLARE v_tries, v_claim_held, v_holds TINYINT DEFAULT 0;
-  DECLARE v_expires, v_capacity, v_held, v_waiting, v_frontier, v_last, v_token, v_now BIGINT;
-  ${UNDO}
-  trying: LOOP
+/** The first part of enter: the line locked, the session proven, and the dead out of the way. */
+const look = (p: string): string => `trying: LOOP
     ${BEGIN_TRANSACTION}
     SET v_expires = NULL, v_capacity = NULL, v_token = NULL;
     SELECT expires INTO v_expires FROM ${p}session WHERE id = p_session LOCK IN SHARE MODE;
@@ -231,7 +223,18 @@ entering: BEGIN
     ROLLBACK;
     CALL ${p}reap_1(p_namespace);
     SET v_tries = 1;
-  END LOOP;
+  END LOOP;`;
+
+/** Answer: held and the token; waiting; refused; mismatch and the line's capacity; gone. O(1), and what is reaped. */
+const enter = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}enter_1(
+  IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS},
+  IN p_serial BIGINT, IN p_weight BIGINT, IN p_capacity BIGINT, IN p_wait TINYINT, IN p_note BLOB)
+SQL SECURITY INVOKER
+entering: BEGIN
+  DECLARE v_tries, v_claim_held, v_holds TINYINT DEFAULT 0;
+  DECLARE v_expires, v_capacity, v_held, v_waiting, v_frontier, v_last, v_token, v_now BIGINT;
+  ${UNDO}
+  ${look(p)}
   IF v_capacity <> p_capacity THEN
     ROLLBACK;
     SELECT 'mismatch' AS state, CAST(v_capacity AS CHAR) AS figure;

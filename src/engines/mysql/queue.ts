@@ -26,7 +26,7 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { bytes, type Database, type Row, text, type Value } from './client.js';
+import { bytes, callMs, type Database, type Row, text, type Value } from './client.js';
 import { MysqlRegisters } from './registers.js';
 import { NOW } from './tables.js';
 
@@ -387,11 +387,6 @@ class Sweeper {
       if (until === null || Number(deleted) === 0) return;
     }
   }
-}
-
-/** Less than the core's own deadline, so that what is told is what we know. */
-function callMs(ttlMs: number): number {
-  return Math.min(3_000, ttlMs * 0.3);
 }
 
 function placeOf([state, figure]: Row): Place {

@@ -9,7 +9,7 @@ import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../core/schema.js';
 import type { Database, Row } from './client.js';
 import { queueProcedures, queueTables } from './queue-sql.js';
-import { sharedTables } from './tables.js';
+import { registerTables, slotTables } from './tables.js';
 import { errnoOf, explained } from './trouble.js';
 
 interface Migration {
@@ -20,8 +20,9 @@ interface Migration {
 
 function migrations(p: string): readonly Migration[] {
   return [
-    { version: 1, about: 'registers', statements: sharedTables(p) },
+    { version: 1, about: 'registers', statements: registerTables(p) },
     { version: 2, about: 'the queue', statements: [...queueTables(p), ...queueProcedures(p)] },
+    { version: 3, about: 'one row for each lock', statements: slotTables(p) },
   ];
 }
 
@@ -58,11 +59,9 @@ export class MysqlSchema implements Schema {
 
   print(): string {
     const p = this.#prefix;
-    const parts = migrations(p).flatMap(({ version, about, statements }) => [
-      `-- ${version}: ${about}`,
-      ...statements.map(terminated),
-      terminated(recorded(p, version)),
-    ]);
+    const parts = migrations(p).map(({ version, about, statements }) =>
+      [`-- ${version}: ${about}`, ...[...statements, recorded(p, version)].map(terminated)].join('\n\n'),
+    );
     return [terminated(migrationTable(p)), ...parts, ''].join('\n\n');
   }
 

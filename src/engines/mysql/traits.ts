@@ -1,6 +1,6 @@
 import type { Traits } from '../../core/engine.js';
 
-export const queueTraits: Traits = {
+const queue: Traits = {
   liveness: 'session',
   order: 'fifo',
   wake: 'poll',
@@ -11,6 +11,13 @@ export const queueTraits: Traits = {
   minTtlMs: 1_000,
 };
 
-export const STRATEGIES = { queue: queueTraits } as const satisfies Readonly<Record<string, Traits>>;
+/** One row per lock: there is no line, so nothing to list, and nothing to share. */
+const row: Traits = { ...queue, liveness: 'key', order: 'none', sharing: 'exclusive', listing: false };
+
+/** The server keeps a queue of its own, in no order that it would promise. */
+const pinned: Traits = { ...row, liveness: 'connection' };
+
+/** By name, the default first. */
+export const STRATEGIES = { queue, row, version: row, 'for-update': pinned, 'get-lock': pinned } as const;
 
 export type MysqlStrategy = keyof typeof STRATEGIES;

@@ -1,42 +1,43 @@
 /**
- * Redis as a lock server: single, behind Sentinel, or a cluster. The protocol is one script, in steps.ts; the keys are
- * named in shards.ts; what we need of a client is port.ts.
+ * Redis as a lock server: single, behind Sentinel, or a cluster; what we need of a client is port.ts.
  *
- *     enter ─▶ script ─▶ held              one round trip
- *              script ─▶ waiting ┄┄ leave of another: script ─▶ PUBLISH to our inbox, with the token ─▶ held
- *
- * A message is a hint: who missed one finds its grant when the subscription is back, or with the next beat.
+ * Three strategies: `queue` (queue.ts) is ours and can do everything. `plain` (plain.ts) and `hash` (hash.ts) speak what
+ * programs in other languages speak, so that they and we exclude each other. Several independent servers are redlock.ts.
  */
-import type { Clock } from '../../core/clock.js';
-import type {
-  Engine,
-  EngineLine,
-  EngineSetup,
-  EngineSource,
-  LineQuery,
-  OpenOptions,
-  Session,
-  SessionListener,
-} from '../../core/engine.js';
+import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
 import { parseEngineUrl } from '../../core/url.js';
+import { show } from '../../core/duration.js';
 import { clientFromUrl } from './from-url.js';
-import { IoredisPort, isIoredis } from './ioredis.js';
-import { listLines } from './listing.js';
-import { isNodeRedis, NodeRedisPort } from './node-redis.js';
-import { explain, type RedisPort } from './port.js';
-import { RedisRegisters } from './registers.js';
-import { RedisSession } from './session.js';
-import { Shard } from './shard.js';
-import { allRealms, clusterRealm, realmOf, shardPrefix } from './shards.js';
-import { traits } from './traits.js';
+import { hash } from './hash.js';
+import { IoredisPort } from './ioredis.js';
+import { plain } from './plain.js';
+import { portOf } from './port-of.js';
+import type { RedisPort } from './port.js';
+import { QueueEngine } from './queue.js';
+import { redlockFromUrl } from './redlock.js';
+import { clusterRealm } from './shards.js';
+import { SlotEngine } from './slot-engine.js';
+import { hashTraits, plainTraits, traits } from './traits.js';
 import { type RedisUrl, redisUrl } from './url.js';
+
+export { redlock, type RedlockOptions } from './redlock.js';
+
+export type RedisStrategy = 'queue' | 'plain' | 'hash';
 
 export interface RedisOptions {
   /**
+   * - `queue` (default): a fair line, read/write locks, semaphores, elections
+   * - `plain`: `SET key … NX PX`, as many libraries of other languages lock
+   * - `hash`: the layout of Redisson, for services in Java
+   */
+  readonly strategy?: RedisStrategy;
+  /** What the key of a lock is called, for `plain` and `hash`. Default: the namespace, a colon and the name. */
+  readonly key?: (name: string) => string;
+  /**
    * After a restart or a failover, grant nothing for one ttl, because locks may have been lost that somebody still
    * believes in. Default: true. Switch it off for tests and throw-away servers: on a server that has just been started
-   * the first lock waits.
+   * the first lock waits. Only for `queue`.
    */
   readonly epochGuard?: boolean;
 }
@@ -50,119 +51,48 @@ export interface RedisOptions {
  * const locks = new Holdfast(redis(new Redis(6379)));
  */
 export function redis(clientOrUrl: string | object, options: RedisOptions = {}): EngineSource {
-  const { epochGuard = true } = options;
-  if (typeof clientOrUrl === 'string') {
-    const url = redisUrl(parseEngineUrl(clientOrUrl));
-    return redisFromUrl({ ...url, epochGuard: options.epochGuard ?? url.epochGuard });
+  if (typeof clientOrUrl !== 'string') {
+    const cluster = portOf(clientOrUrl).cluster;
+    return source(options, cluster, async () => portOf(clientOrUrl));
   }
-  const cluster = portOf(clientOrUrl).cluster;
-  const connect = async (setup: EngineSetup): Promise<Engine> =>
-    new RedisEngine(portOf(clientOrUrl), epochGuard, setup);
-  return { traits, ...(cluster && { realm: clusterRealm }), connect };
+  const url = redisUrl(parseEngineUrl(clientOrUrl));
+  return redisFromUrl(url, options);
 }
 
-export function redisFromUrl(url: RedisUrl): EngineSource {
-  return {
+export function redisFromUrl(url: RedisUrl, options: RedisOptions = {}): EngineSource {
+  if (url.kind === 'redlock') return redlockFromUrl(url);
+  const { strategy = url.strategy as RedisStrategy, epochGuard = url.epochGuard } = options;
+  return source(
+    { ...options, strategy, epochGuard },
+    url.kind === 'cluster',
+    async () => new IoredisPort(await clientFromUrl(url), true),
+  );
+}
+
+interface Strategy {
+  readonly traits: Traits;
+  engine(port: RedisPort, options: RedisOptions, setup: EngineSetup): Engine;
+}
+
+const STRATEGIES: Readonly<Record<RedisStrategy, Strategy>> = {
+  queue: {
     traits,
-    ...(url.kind === 'cluster' && { realm: clusterRealm }),
-    connect: async (setup) => new RedisEngine(new IoredisPort(await clientFromUrl(url), true), url.epochGuard, setup),
+    engine: (port, { epochGuard = true }, setup) => new QueueEngine(port, epochGuard, setup),
+  },
+  plain: { traits: plainTraits, engine: (port, { key }, setup) => new SlotEngine(port, plain, key, setup) },
+  hash: { traits: hashTraits, engine: (port, { key }, setup) => new SlotEngine(port, hash, key, setup) },
+};
+
+function source(options: RedisOptions, cluster: boolean, connect: () => Promise<RedisPort>): EngineSource {
+  const name = options.strategy ?? 'queue';
+  if (!Object.hasOwn(STRATEGIES, name))
+    throw new ConfigError(`redis has no strategy ${show(name)}. Known: ${Object.keys(STRATEGIES).join(', ')}.`);
+  if (name === 'queue' && options.key)
+    throw new ConfigError("'key' is for the strategies 'plain' and 'hash': a queue has keys of its own.");
+  const strategy = STRATEGIES[name];
+  return {
+    traits: strategy.traits,
+    ...(cluster && name === 'queue' && { realm: clusterRealm }),
+    connect: async (setup) => strategy.engine(await connect(), options, setup),
   };
-}
-
-function portOf(client: object): RedisPort {
-  if (client && isIoredis(client)) return new IoredisPort(client, false);
-  if (client && isNodeRedis(client)) return new NodeRedisPort(client);
-  throw new ConfigError(
-    'redis() takes a URL like "redis://localhost:6379", or a client of ioredis, iovalkey or node-redis 5 or newer.',
-  );
-}
-
-class RedisEngine implements Engine {
-  readonly registers: RedisRegisters;
-  readonly #port: RedisPort;
-  readonly #clock: Clock;
-  readonly #namespace: string;
-  readonly #epochGuard: boolean;
-  readonly #shards = new Map<string, { readonly shard: Shard; readonly sessions: Set<RedisSession> }>();
-
-  constructor(port: RedisPort, epochGuard: boolean, { namespace, clock }: EngineSetup) {
-    this.#port = port;
-    this.#clock = clock;
-    this.#namespace = namespace;
-    this.#epochGuard = epochGuard;
-    this.registers = new RedisRegisters(port, (name) => `${this.#prefix(realmOf(name, port.cluster))}register:${name}`);
-  }
-
-  async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
-    const { shard, sessions } = this.#shard(options.realm);
-    const session: RedisSession = new RedisSession({
-      shard,
-      options,
-      listener,
-      checkSubscriber: () => this.#port.checkSubscriber(),
-      forget: () => sessions.delete(session),
-    });
-    // Another id than the session's: everybody can see which channels there are.
-    const inbox = this.#clock.id();
-    // Before the session exists, so that no message to it can get lost.
-    const subscription = await this.#port.listen(shard.inboxes + inbox, session).catch(explain);
-    try {
-      if (!(await session.open(inbox, subscription))) warnUnguarded();
-    } catch (error) {
-      void subscription.close().catch(() => {});
-      throw error;
-    }
-    sessions.add(session);
-    return session;
-  }
-
-  async *inspect(query: LineQuery): AsyncIterable<EngineLine> {
-    const { cluster } = this.#port;
-    const realms = query.name === undefined ? allRealms(cluster) : [realmOf(query.name, cluster)];
-    for (const realm of realms) {
-      await this.#shard(realm).shard.step(['reap', '', '0']);
-      yield* listLines(this.#port, this.#prefix(realm), query);
-    }
-  }
-
-  async evict(name: string, claimId: string, reason: string): Promise<boolean> {
-    const { shard } = this.#shard(realmOf(name, this.#port.cluster));
-    return Number(await shard.step(['evict', claimId, name, reason])) === 1;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const { shard } of this.#shards.values()) shard.close();
-    await this.#port.close();
-  }
-
-  #prefix(realm: string): string {
-    return shardPrefix(this.#namespace, realm);
-  }
-
-  #shard(realm: string): { readonly shard: Shard; readonly sessions: Set<RedisSession> } {
-    const known = this.#shards.get(realm);
-    if (known) return known;
-    const sessions = new Set<RedisSession>();
-    const shard = new Shard({
-      port: this.#port,
-      clock: this.#clock,
-      prefix: this.#prefix(realm),
-      epochGuard: this.#epochGuard,
-      waits: () => [...sessions].some((session) => session.waits),
-    });
-    this.#shards.set(realm, { shard, sessions });
-    return { shard, sessions };
-  }
-}
-
-let warned = false;
-
-function warnUnguarded(): void {
-  if (warned) return;
-  warned = true;
-  process.emitWarning(
-    'This Redis user may not call INFO, so a restart or a failover can’t be noticed: locks that were lost with it may ' +
-      'be granted again at once. Allow it (ACL: +info), or set epochGuard to false if that does not matter.',
-    'HoldfastWarning',
-  );
 }

@@ -117,3 +117,15 @@ export function atMostEvery(ms: number, run: () => void): () => void {
     run();
   };
 }
+
+let warned = false;
+
+export function warnUnguarded(): void {
+  if (warned) return;
+  warned = true;
+  process.emitWarning(
+    'This Redis user may not call INFO, so a restart or a failover can’t be noticed: locks that were lost with it may ' +
+      'be granted again at once. Allow it (ACL: +info), or set epochGuard to false if that does not matter.',
+    'HoldfastWarning',
+  );
+}

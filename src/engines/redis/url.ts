@@ -4,12 +4,13 @@
  *     redis://user:password@host:6379/0                rediss:// for TLS
  *     redis+sentinel://host:26379,host2/master-name/0
  *     redis+cluster://host:6379,host2:6379
+ *     redlock://host:6379,host2,host3/0               rediss servers: redlock([…]) in code
  */
 import { ConfigError } from '../../core/errors.js';
 import type { EngineUrl } from '../../core/url.js';
 
 export interface RedisUrl {
-  readonly kind: 'single' | 'sentinel' | 'cluster';
+  readonly kind: 'single' | 'sentinel' | 'cluster' | 'redlock';
   readonly tls: boolean;
   readonly hosts: readonly { readonly host: string; readonly port: number }[];
   readonly user: string | undefined;
@@ -18,28 +19,36 @@ export interface RedisUrl {
   /** What Sentinel calls the server. */
   readonly master: string;
   readonly sentinelPassword: string | undefined;
+  readonly strategy: string | undefined;
   readonly epochGuard: boolean;
 }
 
-const KINDS: Readonly<Record<string, RedisUrl['kind']>> = { '': 'single', sentinel: 'sentinel', cluster: 'cluster' };
+const KINDS: Readonly<Record<string, RedisUrl['kind']>> = {
+  redis: 'single',
+  rediss: 'single',
+  'redis+sentinel': 'sentinel',
+  'rediss+sentinel': 'sentinel',
+  'redis+cluster': 'cluster',
+  'rediss+cluster': 'cluster',
+  redlock: 'redlock',
+};
 
 export function redisUrl(url: EngineUrl): RedisUrl {
-  const [, secure, kindName = ''] = /^redis(s?)(?:\+(\w+))?$/.exec(url.scheme) ?? [];
-  const kind = KINDS[kindName];
-  if (secure === undefined || !kind || url.hosts.length === 0) {
-    throw new ConfigError(
-      "A URL of Redis begins with 'redis://', 'rediss://', 'redis+sentinel://' or 'redis+cluster://' and a host.",
-    );
+  const kind = Object.hasOwn(KINDS, url.scheme) ? KINDS[url.scheme] : undefined;
+  if (!kind || url.hosts.length === 0) {
+    const schemes = Object.keys(KINDS).map((scheme) => `'${scheme}://'`);
+    throw new ConfigError(`A URL of Redis begins with ${schemes.join(', ')} and a host.`);
   }
   const port = kind === 'sentinel' ? 26_379 : 6_379;
   return {
     kind,
-    tls: secure === 's',
+    tls: url.scheme.startsWith('rediss'),
     hosts: url.hosts.map((host) => ({ host: host.host, port: host.port ?? port })),
     user: url.user,
     password: url.password,
     ...pathOf(url, kind),
     sentinelPassword: url.params.get('sentinelPassword'),
+    strategy: url.params.get('strategy'),
     epochGuard: flag(url, 'epochGuard', true),
   };
 }
@@ -56,7 +65,12 @@ function pathOf({ path, hosts }: EngineUrl, kind: RedisUrl['kind']): { db: numbe
     throw new ConfigError("The path of a URL of Redis is the number of a database: 'redis://localhost:6379/0'.");
   if (kind === 'cluster' && Number(db) !== 0) throw new ConfigError('A Redis cluster has database 0 only.');
   if (kind === 'single' && hosts.length > 1)
-    throw new ConfigError("'redis://' has one host. For more, use 'redis+cluster://' or 'redis+sentinel://'.");
+    throw new ConfigError(
+      "'redis://' has one host. For more, use 'redis+cluster://', 'redis+sentinel://' or 'redlock://'.",
+    );
+  const all = hosts.map(({ host, port }) => `${host}:${port ?? ''}`);
+  if (kind === 'redlock' && new Set(all).size < all.length)
+    throw new ConfigError('redlock: got the same server twice: it would have two votes.');
   return { db: Number(db), master };
 }
 

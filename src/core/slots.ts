@@ -1,0 +1,394 @@
+/**
+ * A session on a system that has one slot per name and nothing else: no line, and no index of who stands where.
+ *
+ *     enter ─▶ local line ─ first ─▶ take ─▶ held
+ *                                     └ busy ─▶ asks again: when told that the slot may be free, or after a pause
+ *
+ * The store says how a slot is taken, kept and dropped; this file gives it what all such systems lack: a queue of our
+ * own claims, of which only the first asks; pauses that grow and are random; and the care about replies that are lost
+ * or late. Between instances there is no order.
+ */
+import { backoff } from './backoff.js';
+import type { Clock, Timer } from './clock.js';
+import { Deadlines } from './deadlines.js';
+import type {
+  Claim,
+  ClaimRef,
+  IndexedClaim,
+  LineRef,
+  OpenOptions,
+  Place,
+  Pulse,
+  Roster,
+  Session,
+  SessionListener,
+} from './engine.js';
+import type { Loss } from './errors.js';
+import { deadlineMs } from './kept-session.js';
+import { ALL, Line, type Spot } from './line.js';
+
+export interface SlotStore {
+  /**
+   * Takes the slot, for one ttl, if it is free. Asked again with a claim that has it: renews it, and answers its token
+   * again. Only a claim that weighs ALL excludes everybody; others come only where the engine can share.
+   * @param patienceMs how long the answer may wait, where the system keeps a queue itself.
+   */
+  take(claim: Claim, patienceMs: number): Promise<Taken>;
+  /** Renews for one ttl. Returns the ids of those that are no longer ours. A rejection means unknown. */
+  keep(slots: readonly HeldSlot[]): Promise<readonly string[]>;
+  /** Frees what this claim took, and nothing else. False: it had nothing. Also asked about claims that never took. */
+  drop(claim: ClaimRef): Promise<boolean>;
+  /** Exclusive → shared, without a moment in between. Absent where the engine can't share. */
+  readonly lighten?: (claim: Claim) => Promise<void>;
+  /** Calls `freed` when the slot may be free. A hint: it may come too often, and it may be lost. */
+  readonly watch?: (line: LineRef, freed: () => void) => Promise<Watch>;
+  readonly pace: Pace;
+  close(): Promise<void>;
+}
+
+export type Taken =
+  | { readonly token: bigint }
+  /** Busy. When it is free at the latest if nobody renews it, where the system tells. */
+  | { readonly token?: undefined; readonly freeInMs: number | undefined };
+
+export interface HeldSlot extends ClaimRef {
+  readonly token: bigint;
+}
+
+export interface Watch {
+  close(): Promise<void>;
+}
+
+/** How often to ask for a slot that is busy: after `firstMs`, then more and more seldom, at least every `mostMs`. */
+export interface Pace {
+  readonly firstMs: number;
+  readonly mostMs: number;
+  /** How long the system itself may let us wait. Default: it answers at once. */
+  readonly patienceMs?: number;
+}
+
+export interface SlotSessionSetup {
+  readonly options: OpenOptions;
+  readonly listener: SessionListener;
+  readonly clock: Clock;
+  /** `lost` is for stores that notice a loss before anybody asks. */
+  readonly store: (lost: (claimId: string, loss: Loss) => void) => SlotStore;
+}
+
+/** A claim of ours in its local line. It may ask the store while its spot is held there. */
+interface Seat {
+  readonly claim: Claim;
+  readonly line: SlotLine;
+  readonly spot: Spot<Seat>;
+  token: bigint | undefined;
+  waiting: boolean;
+  /** It has left: whatever it still takes is dropped. */
+  gone: boolean;
+  attempt: number;
+  freeInMs: number | undefined;
+  asking: boolean;
+  /** A hint came while we asked: the answer may be older than the hint. */
+  askAgain: boolean;
+  timer: Timer | undefined;
+}
+
+interface SlotLine {
+  readonly ref: LineRef;
+  readonly seats: Line<Seat>;
+  /** Drops under way. Who is next asks after them, or it would find our own slot. */
+  dropping: Promise<unknown> | undefined;
+  watch: Promise<Watch | undefined> | undefined;
+  /** Beats since somebody waited here: a watch outlives its waiter a little, for the next one. */
+  idleBeats: number;
+}
+
+export class SlotSession implements Session {
+  readonly ttlMs: number;
+  readonly #store: SlotStore;
+  readonly #listener: SessionListener;
+  readonly #clock: Clock;
+  readonly #deadlines: Deadlines;
+  readonly #patienceMs: number;
+  readonly #seats = new Map<string, Seat>();
+  readonly #lines = new Map<string, SlotLine>();
+  #beats = 0;
+  #aliveUntil: number;
+
+  constructor({ options, listener, clock, store }: SlotSessionSetup) {
+    this.ttlMs = options.ttlMs;
+    this.#listener = listener;
+    this.#clock = clock;
+    this.#aliveUntil = clock.now() + this.ttlMs;
+    this.#store = store((id, loss) => this.#lose(id, loss));
+    this.#patienceMs = this.#store.pace.patienceMs ?? 0;
+    this.#deadlines = new Deadlines(clock, this.#patienceMs + deadlineMs(this.ttlMs));
+  }
+
+  async enter(claim: Claim): Promise<Place> {
+    if (!this.#alive()) return { state: 'gone' };
+    const seat = this.#seats.get(claim.id) ?? this.#sit(claim);
+    if (seat.token === undefined && !seat.waiting && seat.spot.held) {
+      const token = await this.#take(seat, 0);
+      if (!seat.gone) seat.token ??= token;
+    }
+    if (seat.token !== undefined && !seat.gone) return { state: 'held', token: seat.token };
+    if (claim.wait && !seat.gone) {
+      if (!seat.waiting) this.#wait(seat);
+      return { state: 'waiting' };
+    }
+    this.#rise(seat);
+    return { state: 'refused' };
+  }
+
+  async leave(claim: ClaimRef): Promise<boolean> {
+    const seat = this.#seats.get(claim.id);
+    if (!seat) return false;
+    if (!seat.spot.held) {
+      this.#rise(seat);
+      return true;
+    }
+    const dropped = this.#store.drop(claim);
+    const held = seat.token !== undefined;
+    this.#afterDrop(seat.line, dropped);
+    this.#rise(seat);
+    return (await dropped) || !held;
+  }
+
+  async reweigh(claim: Claim): Promise<void> {
+    const seat = this.#seats.get(claim.id);
+    await this.#store.lighten!(claim);
+    if (seat && !seat.gone) this.#admit(seat.line.seats.lighten(seat.spot, claim.weight));
+  }
+
+  async beat(roster: Roster): Promise<Pulse> {
+    if (!this.#alive()) return { alive: false };
+    this.#beats += 1;
+    const sentAt = this.#clock.now();
+    this.#closeIdleWatches();
+    const index = this.#matches(roster) ? undefined : this.#index();
+    const held: HeldSlot[] = [];
+    for (const { claim, token } of this.#seats.values()) {
+      if (token !== undefined) held.push({ id: claim.id, line: claim.line, token });
+    }
+    const lost = held.length > 0 ? await this.#store.keep(held) : [];
+    this.#aliveUntil = sentAt + this.ttlMs;
+    for (const id of lost) this.#lose(id, { reason: 'session' });
+    return index ? { alive: true, index } : { alive: true };
+  }
+
+  async close(): Promise<void> {
+    this.#aliveUntil = Number.NEGATIVE_INFINITY;
+    const seats = [...this.#seats.values()];
+    const watches = [...this.#lines.values()].map(({ watch }) => watch);
+    this.#seats.clear();
+    this.#lines.clear();
+    for (const seat of seats) depart(seat);
+    await Promise.allSettled(seats.filter(({ spot }) => spot.held).map(({ claim }) => this.#store.drop(claim)));
+    await Promise.allSettled(watches.map(async (watch) => (await watch)?.close()));
+    await this.#store.close();
+  }
+
+  /** A session without a beat for one ttl has lost its slots. Whoever stalled for so long must not go on with it. */
+  #alive(): boolean {
+    return this.#clock.now() < this.#aliveUntil;
+  }
+
+  /** Whether the core believes to have what stands here: an enter that ran after its leave is found by this. */
+  #matches({ count, held, checksum, unsettled }: Roster): boolean {
+    const inFlight = new Set(unsettled);
+    let [standing, holding, sum] = [0, 0, 0];
+    for (const { claim, token, waiting } of this.#seats.values()) {
+      if (inFlight.has(claim.id) || (token === undefined && !waiting)) continue;
+      standing += 1;
+      holding += token === undefined ? 0 : 1;
+      sum = (sum + claim.serial) >>> 0;
+    }
+    return standing === count && holding === held && sum === checksum;
+  }
+
+  #index(): IndexedClaim[] {
+    return Array.from(this.#seats.values(), ({ claim: { id, line }, token }) => ({
+      id,
+      line,
+      state: token === undefined ? 'waiting' : 'held',
+      token,
+    }));
+  }
+
+  // --- the local line -------------------------------------------------------------------------------------------
+
+  #sit(claim: Claim): Seat {
+    const key = `${claim.line.kind}:${claim.line.name}`;
+    let line = this.#lines.get(key);
+    if (!line) {
+      line = { ref: claim.line, seats: new Line(ALL), dropping: undefined, watch: undefined, idleBeats: 0 };
+      this.#lines.set(key, line);
+    }
+    const seat: Mutable<Seat> = {
+      claim,
+      line,
+      spot: undefined!,
+      token: undefined,
+      waiting: false,
+      gone: false,
+      attempt: 0,
+      freeInMs: undefined,
+      asking: false,
+      askAgain: false,
+      timer: undefined,
+    };
+    seat.spot = line.seats.enter(seat, claim.weight);
+    this.#seats.set(claim.id, seat);
+    return seat;
+  }
+
+  #rise(seat: Seat): void {
+    if (seat.gone) return;
+    depart(seat);
+    this.#seats.delete(seat.claim.id);
+    this.#admit(seat.line.seats.leave(seat.spot));
+    this.#forgetIfEmpty(seat.line);
+  }
+
+  #admit(spots: readonly Spot<Seat>[]): void {
+    for (const { item: seat } of spots) if (seat.waiting) this.#wait(seat);
+  }
+
+  #lose(id: string, loss: Loss): void {
+    const seat = this.#seats.get(id);
+    if (!seat) return;
+    this.#rise(seat);
+    this.#listener.lost(id, loss);
+  }
+
+  #afterDrop(line: SlotLine, dropped: Promise<unknown>): void {
+    const dropping = Promise.allSettled([line.dropping, dropped]).then(() => {
+      if (line.dropping !== dropping) return;
+      line.dropping = undefined;
+      this.#forgetIfEmpty(line);
+    });
+    line.dropping = dropping;
+  }
+
+  #forgetIfEmpty(line: SlotLine): void {
+    const { ref, seats, dropping, watch } = line;
+    if (seats.size === 0 && !dropping && !watch) this.#lines.delete(`${ref.kind}:${ref.name}`);
+  }
+
+  // --- asking ---------------------------------------------------------------------------------------------------
+
+  /** One try. Undefined: busy. */
+  async #take(seat: Seat, patienceMs: number): Promise<bigint | undefined> {
+    try {
+      while (seat.line.dropping) await seat.line.dropping;
+      if (seat.gone) return undefined;
+      let beat = this.#beats;
+      const taken = await this.#store.take(seat.claim, patienceMs);
+      seat.freeInMs = taken.token === undefined ? taken.freeInMs : undefined;
+      if (taken.token === undefined) return undefined;
+      // The core counts our validity from the last beat. One that was sent after the take did not renew this slot.
+      while (beat !== this.#beats) {
+        beat = this.#beats;
+        const lost = await this.#store.keep([{ ...seat.claim, token: taken.token }]);
+        if (lost.length > 0) return undefined;
+      }
+      return taken.token;
+    } finally {
+      if (seat.gone) void this.#store.drop(seat.claim).catch(expires);
+    }
+  }
+
+  #wait(seat: Seat): void {
+    seat.waiting = true;
+    if (!seat.spot.held) return;
+    this.#watch(seat.line);
+    // The first in line that has never asked: whoever was before it here has just left.
+    if (seat.freeInMs === undefined && seat.attempt === 0) this.#ask(seat);
+    else this.#askLater(seat);
+  }
+
+  #askLater(seat: Seat): void {
+    const { firstMs, mostMs } = this.#store.pace;
+    const pause = backoff(this.#clock, seat.attempt, firstMs, mostMs);
+    // When it runs out at the latest; not all of the fleet at that very moment.
+    const until = (seat.freeInMs ?? Number.POSITIVE_INFINITY) + 1 + this.#clock.random() * firstMs;
+    seat.attempt += 1;
+    seat.timer?.close();
+    seat.timer = this.#clock.timer(Math.min(pause, until), () => this.#ask(seat));
+    // A pending acquire keeps the process alive by its beats.
+    seat.timer.unref();
+  }
+
+  #ask(seat: Seat): void {
+    seat.timer?.close();
+    seat.askAgain = seat.asking;
+    if (seat.asking) return;
+    seat.asking = true;
+    const goOn = (): void => {
+      seat.asking = false;
+      if (seat.gone || seat.token !== undefined) return;
+      if (seat.askAgain) this.#ask(seat);
+      else this.#askLater(seat);
+    };
+    const call = this.#deadlines.start(goOn);
+    this.#take(seat, this.#patienceMs)
+      .then((token) => token !== undefined && this.#granted(seat, token), expires)
+      .finally(() => call.answered() && goOn());
+  }
+
+  #granted(seat: Seat, token: bigint): void {
+    if (seat.gone || seat.token !== undefined) return;
+    seat.token = token;
+    seat.waiting = false;
+    this.#listener.granted(seat.claim.id, token);
+  }
+
+  // --- hints ----------------------------------------------------------------------------------------------------
+
+  #watch(line: SlotLine): void {
+    if (!this.#store.watch) return;
+    line.idleBeats = 0;
+    line.watch ??= this.#store
+      .watch(line.ref, () => this.#freed(line))
+      .then(
+        (watch) => {
+          // It may have been freed while we did not listen yet.
+          this.#freed(line);
+          return watch;
+        },
+        () => {
+          line.watch = undefined;
+          return undefined;
+        },
+      );
+  }
+
+  #freed(line: SlotLine): void {
+    for (const { item: seat, held } of line.seats) {
+      if (!held) return;
+      if (seat.waiting) this.#ask(seat);
+    }
+  }
+
+  #closeIdleWatches(): void {
+    for (const line of this.#lines.values()) {
+      if (!line.watch) continue;
+      line.idleBeats = [...line.seats].some(({ item }) => item.waiting) ? 0 : line.idleBeats + 1;
+      if (line.idleBeats < 3) continue;
+      void line.watch.then((watch) => watch?.close()).catch(expires);
+      line.watch = undefined;
+      this.#forgetIfEmpty(line);
+    }
+  }
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+function depart(seat: Seat): void {
+  seat.gone = true;
+  seat.waiting = false;
+  seat.timer?.close();
+}
+
+/** What could not be asked is asked again, and what could not be dropped runs out by itself. */
+function expires(): void {}

@@ -12,6 +12,7 @@ import { startRedis } from '../servers/redis.js';
 import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
+import { MYSQL_TARGETS } from './targets-mysql.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -71,6 +72,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     short: { seconds: 10, nemeses: ['stall', 'failover'] },
   },
   'redis-cluster': { processes: true, start: startRedisCluster },
+  ...MYSQL_TARGETS,
 };
 
 async function startMemory(): Promise<Target> {

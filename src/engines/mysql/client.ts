@@ -1,7 +1,7 @@
 /**
  * What we need of mysql2: one statement on some connection of a pool, with a deadline. mysql2 has none of its own: a
- * server that hangs is waited for without end, and so is a free connection. A connection that did not answer in time is
- * destroyed, so that the next call gets another; whatever was sent on it may still be carried out.
+ * server that hangs is waited for without end, and so is a free connection. What was sent on a connection that did not
+ * answer in time may still be carried out.
  *
  * All calls of an engine pass one gate, which keeps a connection back for beats: ten thousand acquires at once must not
  * make a session look dead. Values are numbers and bytes: bytes are written as hexadecimal literals, which mean the same
@@ -62,12 +62,13 @@ export class Database {
   readonly #owned: boolean;
   readonly #limit: number;
   readonly #waiting = { urgent: new Queue<() => void>(), usual: new Queue<() => void>() };
-  #running = 0;
+  readonly #running = new Set<Call>();
 
-  constructor(pool: RawPool, owned: boolean) {
+  /** @param limit how many calls at once. Default: as many as the pool has connections. */
+  constructor(pool: RawPool, owned: boolean, limit = pool.config?.connectionLimit ?? DEFAULT_LIMIT) {
     this.#pool = pool;
     this.#owned = owned;
-    this.#limit = Math.max(1, pool.config?.connectionLimit ?? DEFAULT_LIMIT);
+    this.#limit = Math.max(1, limit);
   }
 
   /** The rows of a SELECT, or of the first SELECT of a procedure. */
@@ -151,27 +152,24 @@ export class Database {
   /** One connection for as long as `work` takes, but not longer than allowed. */
   #with<T>(options: CallOptions, work: (connection: RawConnection) => Promise<T>): Promise<T> {
     const { withinMs = WITHIN_MS, urgent = false } = options;
-    let connection: RawConnection | undefined;
-    let abandoned = false;
-    const done = (async (): Promise<T> => {
-      await this.#enter(urgent, () => abandoned);
-      try {
-        connection = await this.#connection(() => abandoned);
-        return await work(connection);
-      } finally {
-        // After an error of the server it is as good as before; a broken one the pool knows by itself.
-        if (!abandoned) connection?.release();
-        this.#leave();
-      }
-    })();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        abandoned = true;
-        connection?.destroy();
-        reject(new EngineError(connection ? SILENT : exhausted(this.#limit)));
-      }, withinMs);
-      done.then(resolve, reject).finally(() => clearTimeout(timer));
+      const call = new Call(withinMs, () => {
+        this.#leave(call);
+        reject(new EngineError(call.connection ? SILENT : exhausted(this.#limit)));
+      });
+      this.#perform(call, urgent, work)
+        .then(resolve, reject)
+        .finally(() => {
+          call.end();
+          this.#leave(call);
+        });
     });
+  }
+
+  async #perform<T>(call: Call, urgent: boolean, work: (connection: RawConnection) => Promise<T>): Promise<T> {
+    await this.#enter(call, urgent);
+    call.connection = await this.#connection(() => call.late);
+    return work(call.connection);
   }
 
   #connection(isAbandoned: () => boolean): Promise<RawConnection> {
@@ -188,19 +186,50 @@ export class Database {
 
   // --- the gate -------------------------------------------------------------------------------------------------
 
-  async #enter(urgent: boolean, isAbandoned: () => boolean): Promise<void> {
-    const usual = Math.max(1, this.#limit - 1);
-    while (!isAbandoned() && this.#running >= (urgent ? this.#limit + (this.#limit === 1 ? 1 : 0) : usual)) {
+  async #enter(call: Call, urgent: boolean): Promise<void> {
+    const most = urgent ? this.#limit : Math.max(1, this.#limit - 1);
+    while (!call.late && this.#running.size >= most) {
       await new Promise<void>((resolve) => {
         (urgent ? this.#waiting.urgent : this.#waiting.usual).push(resolve);
       });
     }
-    this.#running += 1;
+    if (!call.late) this.#running.add(call);
   }
 
-  #leave(): void {
-    this.#running -= 1;
-    (this.#waiting.urgent.shift() ?? this.#waiting.usual.shift())?.();
+  /** Also when it is only late: what does not answer must not keep the others from asking. */
+  #leave(call: Call): void {
+    if (this.#running.delete(call)) (this.#waiting.urgent.shift() ?? this.#waiting.usual.shift())?.();
+  }
+}
+
+/**
+ * A call with its deadline. A connection that is only slow is kept: to make a new one for each late answer would finish
+ * off a server that is overloaded. One that has not answered after the same time again is destroyed.
+ */
+class Call {
+  connection: RawConnection | undefined;
+  late = false;
+  #timer: NodeJS.Timeout;
+
+  constructor(withinMs: number, onLate: () => void) {
+    this.#timer = setTimeout(() => {
+      this.late = true;
+      this.#timer = setTimeout(() => this.#destroy(), withinMs);
+      this.#timer.unref();
+      onLate();
+    }, withinMs);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    // After an error of the server it is as good as before; a broken one the pool knows by itself.
+    this.connection?.release();
+    this.connection = undefined;
+  }
+
+  #destroy(): void {
+    this.connection?.destroy();
+    this.connection = undefined;
   }
 }
 

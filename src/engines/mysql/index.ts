@@ -65,9 +65,12 @@ interface Pools {
   readonly owned: boolean;
 }
 
+/** Fewer than a pool of ours has connections: those that are late don't count. */
+const CALLS_AT_ONCE = 6;
+
 async function connect(open: () => Promise<Pools>, settings: MysqlSettings, setup: EngineSetup): Promise<Engine> {
   const pools = await open();
-  const database = new Database(pools.usual, pools.owned);
+  const database = new Database(pools.usual, pools.owned, pools.owned ? CALLS_AT_ONCE : undefined);
   try {
     await ensureSchema(database, settings.tablePrefix, settings.migrate);
   } catch (error) {

@@ -253,13 +253,13 @@ entering: BEGIN
   END IF;
 END`;
 
-/** Answer: whether it stood there. O(1), and whom it admits. */
+/** Answer: whether it stood there, and whether somebody was admitted. O(1), and whom it admits. */
 const leave = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}leave_1(
   IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS})
 SQL SECURITY INVOKER
 leaving: BEGIN
   DECLARE v_claim_held TINYINT;
-  DECLARE v_capacity, v_held, v_waiting, v_frontier, v_token, v_weight BIGINT;
+  DECLARE v_capacity, v_held, v_waiting, v_frontier, v_before, v_token, v_weight BIGINT;
   ${UNDO}
   ${BEGIN_TRANSACTION}
   SELECT capacity, held, waiting, frontier INTO v_capacity, v_held, v_waiting, v_frontier
@@ -268,17 +268,18 @@ leaving: BEGIN
     FROM ${p}claim WHERE session = p_session AND id = p_id;
   IF v_token IS NULL OR v_capacity IS NULL THEN
     ROLLBACK;
-    SELECT 0 AS found;
+    SELECT 0 AS found, 0 AS admitted;
     LEAVE leaving;
   END IF;
   DELETE FROM ${p}claim WHERE ${LINE} AND token = v_token;
   SET v_held = v_held - IF(v_claim_held, v_weight, 0), v_waiting = v_waiting - IF(v_claim_held, 0, 1);
+  SET v_before = v_frontier;
   IF v_waiting > 0 THEN
     CALL ${p}admit_1(p_namespace, p_kind, p_name, v_capacity, v_held, v_waiting, v_frontier);
   END IF;
   UPDATE ${p}line SET held = v_held, waiting = v_waiting, frontier = v_frontier, touched = ${NOW} WHERE ${LINE};
   COMMIT;
-  SELECT 1 AS found;
+  SELECT 1 AS found, v_frontier > v_before AS admitted;
 END`;
 
 /** Makes a claim lighter where it stands. O(1), and whom it admits. */

@@ -37,7 +37,8 @@ const NEWS_OVERLAP_US = 5_000_000;
 const CLEAN_CHUNK = 1_000;
 /** Not at once: a line that is used again and again would be made again and again. */
 const CLEAN_IDLE_US = 5_000_000;
-const CLEAN_CHUNKS_A_BEAT = 20;
+const CLEAN_EVERY_MS = 5_000;
+const CLEAN_CHUNKS = 50;
 
 const KINDS: readonly LineKind[] = ['lock', 'semaphore'];
 
@@ -171,8 +172,8 @@ class QueueSession implements Session {
     const { engine, poll } = this.#setup;
     this.#waiting.delete(id);
     const [row] = await engine.call('leave_1', this.#claim(id, line), this.#withinMs);
-    // It may have granted to ourselves.
-    poll.hurry();
+    // It may have been granted to ourselves.
+    if (Number(row![1]) === 1) poll.hurry();
     return Number(row![0]) === 1;
   }
 
@@ -195,14 +196,15 @@ class QueueSession implements Session {
     const others = unsettled.length > 0 ? `AND id NOT IN (${unsettled.map(() => '?').join(', ')})` : '';
     const [row] = await engine.database.rows(
       `SELECT COUNT(*), CAST(COALESCE(SUM(held), 0) AS CHAR), CAST(COALESCE(SUM(serial), 0) MOD 4294967296 AS CHAR),
-          (SELECT COUNT(*) FROM ${p}claim WHERE session = ? AND evicted IS NOT NULL)
+          EXISTS (SELECT 1 FROM ${p}claim WHERE session = ? AND evicted IS NOT NULL),
+          EXISTS (SELECT 1 FROM ${p}session WHERE namespace = ? AND expires <= ${NOW})
         FROM ${p}claim WHERE session = ? ${others}`,
-      [this.key, this.key, ...unsettled],
+      [this.key, engine.namespace, this.key, ...unsettled],
       urgent,
     );
-    const [count, held, checksum, evicted] = row!.map(Number);
-    if (evicted! > 0) await this.#tellEvictions();
-    sweeper.sweep();
+    const [count, held, checksum, evicted, dead] = row!.map(Number);
+    if (evicted === 1) await this.#tellEvictions();
+    sweeper.sweep(dead === 1);
     const matches = count === roster.count && held === roster.held && checksum === roster.checksum;
     return matches ? { alive: true } : { alive: true, index: await this.#index() };
   }
@@ -267,7 +269,6 @@ class Poll {
 
   watch(session: QueueSession): void {
     this.#sessions.add(session);
-    this.#pauseMs = POLL_FIRST_MS;
     this.#schedule();
   }
 
@@ -277,7 +278,6 @@ class Poll {
 
   /** Something has just happened. */
   hurry(): void {
-    this.#pauseMs = POLL_FIRST_MS;
     if (!this.#waits()) return;
     this.#again = this.#asking;
     if (!this.#asking) void this.#ask();
@@ -293,7 +293,11 @@ class Poll {
   }
 
   #schedule(): void {
-    if (this.#timer || this.#asking || this.#closed || !this.#waits()) return;
+    if (this.#timer || this.#asking || this.#closed) return;
+    if (!this.#waits()) {
+      this.#pauseMs = POLL_FIRST_MS;
+      return;
+    }
     const { clock } = this.#engine;
     this.#timer = clock.timer(this.#pauseMs * (0.75 + clock.random() / 2), () => void this.#ask());
     this.#timer.unref();
@@ -304,11 +308,15 @@ class Poll {
     this.#timer?.close();
     this.#timer = undefined;
     this.#asking = true;
+    const { clock } = this.#engine;
+    const askedAt = clock.now();
     try {
       do {
         this.#again = false;
         await this.#look();
       } while (this.#again);
+      // A server that is slow is asked more rarely: at most a fifth of the time goes into questions.
+      this.#pauseMs = Math.min(POLL_MOST_MS, Math.max(this.#pauseMs, 4 * (clock.now() - askedAt)));
     } catch {
       // A look that failed is made again; what is really wrong shows in the calls.
       this.#pauseMs = POLL_MOST_MS;
@@ -351,10 +359,11 @@ class Poll {
   }
 }
 
-/** Buries the dead and deletes lines that nobody uses, some with every beat, in the background. */
+/** Buries the dead and deletes lines that nobody uses, after beats, in the background. */
 class Sweeper {
   readonly #engine: QueueEngine;
   #sweeping = false;
+  #cleanAt = 0;
   /** Where to go on, for each kind of line. */
   readonly #after: Buffer[] = KINDS.map(() => Buffer.alloc(0));
 
@@ -362,23 +371,27 @@ class Sweeper {
     this.#engine = engine;
   }
 
-  sweep(): void {
-    if (this.#sweeping) return;
+  sweep(somebodyIsDead: boolean): void {
+    const { clock } = this.#engine;
+    const isTime = clock.now() >= this.#cleanAt;
+    if (this.#sweeping || !(somebodyIsDead || isTime)) return;
     this.#sweeping = true;
-    this.#run()
+    if (isTime) this.#cleanAt = clock.now() + CLEAN_EVERY_MS * (0.5 + clock.random());
+    this.#run(isTime)
       .catch(() => {
         // The next beat goes on.
       })
       .finally(() => (this.#sweeping = false));
   }
 
-  async #run(): Promise<void> {
+  async #run(clean: boolean): Promise<void> {
     await this.#engine.reap();
+    if (!clean) return;
     for (const kind of KINDS.keys()) await this.#clean(kind);
   }
 
   async #clean(kind: number): Promise<void> {
-    for (let chunk = 0; chunk < CLEAN_CHUNKS_A_BEAT; chunk += 1) {
+    for (let chunk = 0; chunk < CLEAN_CHUNKS; chunk += 1) {
       const from = this.#after[kind]!;
       const values = [this.#engine.namespace, kind, from, CLEAN_CHUNK, CLEAN_IDLE_US];
       const [row] = await this.#engine.call('clean_1', values);

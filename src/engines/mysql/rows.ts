@@ -1,6 +1,6 @@
 /**
- * The strategies `row` and `version`: a lock is one row of a table, found by its primary key. It is free when `until` has
- * passed by the server's clock; whoever holds it moves that on.
+ * The strategies `row` and `version`: a lock is one row of a table, found by its primary key. It is free when it has no
+ * owner, or when `until` has passed by the server's clock; whoever holds it moves that on.
  *
  *     row       take is one statement: insert the row, or take it over if it is free. Token: max(last + 1, µs)
  *     version   take is optimistic: read the row, then change it if its version is still the one that was read
@@ -86,7 +86,7 @@ export class RowStore extends Rows {
   async take({ id, line: { name } }: Claim): Promise<Taken> {
     this.setup.sweeper.used();
     const owner = bytes(id);
-    const isFree = `until <= ${NOW}`;
+    const isFree = `(owner = '' OR until <= ${NOW})`;
     const { said } = await this.change(
       `INSERT INTO ${this.table} (namespace, name, owner, token, until)
         VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(this.setup.prefix)}), ${NOW} + ?)
@@ -110,7 +110,7 @@ export class VersionStore extends Rows {
     const { id, line } = claim;
     const owner = bytes(id);
     const key = this.key(line.name);
-    const find = `SELECT CAST(token AS CHAR), owner, CAST((until - ${NOW}) DIV 1000 AS CHAR) FROM ${this.table} WHERE namespace = ? AND name = ?`;
+    const find = `SELECT CAST(token AS CHAR), owner, CAST(IF(owner = '', 0, until - ${NOW}) DIV 1000 AS CHAR) FROM ${this.table} WHERE namespace = ? AND name = ?`;
     const [row] = await this.setup.database.rows(find, key, { withinMs: this.setup.withinMs });
     if (!row) return this.#insert(key, owner);
     const version = BigInt(text(row[0]));
@@ -122,7 +122,7 @@ export class VersionStore extends Rows {
     if (freeInMs > 0) return { freeInMs };
     const { found } = await this.change(
       `UPDATE ${this.table} SET token = token + 1, owner = ?, until = ${NOW} + ?
-        WHERE namespace = ? AND name = ? AND token = ? AND until <= ${NOW}`,
+        WHERE namespace = ? AND name = ? AND token = ? AND (owner = '' OR until <= ${NOW})`,
       [owner, this.ttlUs, ...key, version],
     );
     return found > 0 ? { token: version + 1n } : { freeInMs: undefined };

@@ -7,6 +7,7 @@
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
 import * as memory from './memory.js';
+import * as mysql from './mysql.js';
 import * as redis from './redis.js';
 import * as sqlite from './sqlite.js';
 import * as sqliteLockfile from './sqlite-lockfile.js';
@@ -19,7 +20,7 @@ interface Suite {
   facts?(): AsyncIterable<string>;
 }
 
-const SUITES: Readonly<Record<string, Suite>> = { memory, sqlite, 'sqlite-lockfile': sqliteLockfile, redis };
+const SUITES: Readonly<Record<string, Suite>> = { memory, sqlite, 'sqlite-lockfile': sqliteLockfile, redis, mysql };
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];
 

@@ -72,7 +72,7 @@ export function queueTables(p: string): readonly string[] {
 
 /** A new version of a procedure gets a new name, so that old and new processes can run beside each other. */
 export function queueProcedures(p: string): readonly string[] {
-  return [admit(p), bury(p), reap(p), enter(p), leave(p), reweigh(p), clean(p)];
+  return [admit(p), bury(p), reap(p), enter(p), leave(p), reweigh(p), beat(p), clean(p)];
 }
 
 const BEGIN_TRANSACTION = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -304,6 +304,23 @@ reweighing: BEGIN
   CALL ${p}admit_1(p_namespace, p_kind, p_name, v_capacity, v_held, v_waiting, v_frontier);
   UPDATE ${p}line SET held = v_held, waiting = v_waiting, frontier = v_frontier, touched = ${NOW} WHERE ${LINE};
   COMMIT;
+END`;
+
+/**
+ * Moves the end of a session on, if it is not over. Answer: nothing; or number, holders and checksum of its claims but
+ * those that are named (with commas in between), whether one is evicted, and whether anybody is dead. O(claims).
+ */
+const beat = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}beat_1(
+  IN p_session ${IDS}, IN p_namespace ${KEY}, IN p_unsettled LONGBLOB)
+SQL SECURITY INVOKER
+BEGIN
+  UPDATE ${p}session SET expires = ${NOW} + ttl WHERE id = p_session AND expires > ${NOW};
+  IF ROW_COUNT() > 0 THEN
+    SELECT COUNT(*), CAST(COALESCE(SUM(held), 0) AS CHAR), CAST(COALESCE(SUM(serial), 0) MOD 4294967296 AS CHAR),
+        EXISTS (SELECT 1 FROM ${p}claim WHERE session = p_session AND evicted IS NOT NULL),
+        EXISTS (SELECT 1 FROM ${p}session WHERE namespace = p_namespace AND expires <= ${NOW})
+      FROM ${p}claim WHERE session = p_session AND NOT FIND_IN_SET(id, p_unsettled);
+  END IF;
 END`;
 
 /**

@@ -184,25 +184,13 @@ class QueueSession implements Session {
 
   async beat(roster: Roster): Promise<Pulse> {
     const { engine, sweeper } = this.#setup;
-    const p = engine.prefix;
-    const urgent = { withinMs: this.#withinMs, urgent: true };
-    const { found } = await engine.database.change(
-      `UPDATE ${p}session SET expires = ${NOW} + ttl WHERE id = ? AND expires > ${NOW}`,
-      [this.key],
-      urgent,
-    );
-    if (found === 0) return { alive: false };
-    const unsettled = roster.unsettled.map(bytes);
-    const others = unsettled.length > 0 ? `AND id NOT IN (${unsettled.map(() => '?').join(', ')})` : '';
     const [row] = await engine.database.rows(
-      `SELECT COUNT(*), CAST(COALESCE(SUM(held), 0) AS CHAR), CAST(COALESCE(SUM(serial), 0) MOD 4294967296 AS CHAR),
-          EXISTS (SELECT 1 FROM ${p}claim WHERE session = ? AND evicted IS NOT NULL),
-          EXISTS (SELECT 1 FROM ${p}session WHERE namespace = ? AND expires <= ${NOW})
-        FROM ${p}claim WHERE session = ? ${others}`,
-      [this.key, engine.namespace, this.key, ...unsettled],
-      urgent,
+      `CALL ${engine.prefix}beat_1(?, ?, ?)`,
+      [this.key, engine.namespace, bytes(roster.unsettled.join(','))],
+      { withinMs: this.#withinMs, urgent: true },
     );
-    const [count, held, checksum, evicted, dead] = row!.map(Number);
+    if (!row) return { alive: false };
+    const [count, held, checksum, evicted, dead] = row.map(Number);
     if (evicted === 1) await this.#tellEvictions();
     sweeper.sweep(dead === 1);
     const matches = count === roster.count && held === roster.held && checksum === roster.checksum;

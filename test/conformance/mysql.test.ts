@@ -19,4 +19,8 @@ afterAll(async () => {
 });
 
 for (const strategy of ['queue', 'row', 'version', 'for-update', 'get-lock'] as const)
-  conformance({ test: test.concurrent, engine: `mysql:${strategy}`, source: () => mysql(pool, { strategy, connections: 300 }) });
+  conformance({
+    test: test.concurrent,
+    engine: `mysql:${strategy}`,
+    source: () => mysql(pool, { strategy, connections: 300 }),
+  });

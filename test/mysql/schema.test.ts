@@ -21,6 +21,17 @@ async function use(url: string): Promise<unknown> {
   return await locks.mutex('job').run({ timeout: '20s' }, async ({ held }) => held);
 }
 
+async function failure(url: string): Promise<EngineError> {
+  const error = await use(url).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(EngineError);
+  expect((error as EngineError).retryable).toBe(false);
+  expect(JSON.stringify(error)).not.toContain('secret');
+  return error as EngineError;
+}
+
 describe('the tables', () => {
   test('are made once when many instances start at once on an empty database', async () => {
     await sql(server.port, 'CREATE DATABASE fresh');
@@ -79,17 +90,6 @@ describe('the tables', () => {
 });
 
 describe('what can’t be cured by trying again is told at once, with what to do', () => {
-  const failure = async (url: string): Promise<EngineError> => {
-    const error = await use(url).then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    );
-    expect(error).toBeInstanceOf(EngineError);
-    expect((error as EngineError).retryable).toBe(false);
-    expect(JSON.stringify(error)).not.toContain('secret');
-    return error as EngineError;
-  };
-
   test('no right to create: the statement to run', async () => {
     await sql(
       server.port,

@@ -20,7 +20,7 @@ import type { StoreSetup } from './slot-engine.js';
 import { firstToken, NOW } from './tables.js';
 import { errnoOf, explained } from './trouble.js';
 
-export interface PinnedSetup extends StoreSetup {
+interface PinnedSetup extends StoreSetup {
   readonly pins: Pins;
 }
 

@@ -273,5 +273,5 @@ export function text(value: unknown): string {
 
 /** Less than the core's own deadline, so that what is told is what we know. */
 export function callMs(ttlMs: number): number {
-  return Math.min(3_000, ttlMs * 0.3);
+  return Math.min(3_000, ttlMs * 0.25);
 }

@@ -154,8 +154,9 @@ export class Pin {
     this.#end();
     // Out of the pool, whatever it thinks of it.
     this.#connection.destroy();
-    const { code } = (error ?? {}) as { code?: string };
-    this.#onBroken(code ?? 'the server ended it');
+    // MySQL says goodbye with a number (4031: silent for too long).
+    const { code } = (error ?? {}) as { code?: string | number };
+    this.#onBroken(code === undefined ? 'the server ended it' : `${code}`);
   };
 
   #end(): void {

@@ -50,7 +50,7 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Server
       // A path of a socket may have no more than 107 bytes; what runs here needs none that others find.
       ...[`--socket=${join(data, 'sock')}`, `--pid-file=${join(data, 'pid')}`],
       ...['--innodb-buffer-pool-size=32M', '--performance-schema=OFF', '--max-connections=500'],
-      ...(sync ? [] : ['--innodb-flush-log-at-trx-commit=0']),
+      ...(sync ? [] : ['--innodb-flush-log-at-trx-commit=2']),
       ...args,
     ],
     prepare: async ({ data }) => {

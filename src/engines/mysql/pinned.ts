@@ -29,6 +29,8 @@ const PATIENCE_MS = 1_000;
 
 interface Holding {
   taking: Promise<Taken> | undefined;
+  /** Whether the server may let it wait. */
+  readonly patient: boolean;
   pin: Pin | undefined;
   token: bigint | undefined;
   dropped: boolean;
@@ -57,7 +59,13 @@ abstract class PinnedStore implements SlotStore {
     if (known?.token !== undefined) return { token: known.token };
     // Asked twice at once: one connection, one answer.
     if (known?.taking) return known.taking;
-    const holding: Holding = { taking: undefined, pin: undefined, token: undefined, dropped: false };
+    const holding: Holding = {
+      taking: undefined,
+      patient: patienceMs > 0,
+      pin: undefined,
+      token: undefined,
+      dropped: false,
+    };
     this.#holdings.set(claim.id, holding);
     holding.taking = this.#take(claim, patienceMs, holding).catch((error: unknown) => {
       this.#abandon(claim.id, holding);
@@ -89,6 +97,9 @@ abstract class PinnedStore implements SlotStore {
     if (!holding) return false;
     const { pin, token } = holding;
     if (!pin || token === undefined) {
+      // What answers at once is waited for: after a broken connection the server frees the lock only a moment later.
+      holding.dropped = true;
+      if (!holding.patient) await holding.taking?.catch(() => {});
       this.#abandon(id, holding);
       return false;
     }
@@ -122,6 +133,11 @@ abstract class PinnedStore implements SlotStore {
     }
     if (!(await this.lock(pin, claim, patienceMs))) {
       if (this.#holdings.get(claim.id) === holding) this.#holdings.delete(claim.id);
+      await pin.giveBack(withinMs);
+      return { freeInMs: undefined };
+    }
+    if (holding.dropped) {
+      await this.unlock(pin, claim.line.name);
       await pin.giveBack(withinMs);
       return { freeInMs: undefined };
     }

@@ -7,6 +7,7 @@
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
 import * as memory from './memory.js';
+import * as mysql from './mysql.js';
 import * as postgres from './postgres.js';
 import * as redis from './redis.js';
 import * as redlock from './redlock.js';
@@ -28,6 +29,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   redis,
   redlock,
   postgres,
+  mysql,
 };
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];

@@ -13,6 +13,8 @@ import {
   queueTraits as postgresQueueTraits,
 } from './engines/postgres/traits.js';
 import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
+import { STRATEGIES as mysqlStrategies } from './engines/mysql/traits.js';
+import { URL_PARAMS as mysqlParams, mysqlUrl } from './engines/mysql/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
@@ -72,6 +74,21 @@ const POSTGRES: Scheme = {
     advisory: postgres('advisory', postgresAdvisoryTraits),
   },
 };
+const MYSQL: Scheme = {
+  hosts: true,
+  params: mysqlParams,
+  strategies: Object.fromEntries(
+    Object.entries(mysqlStrategies).map(([name, traits]): [string, Strategy] => [
+      name,
+      {
+        traits,
+        check: mysqlUrl,
+        load: async (url) => (await import('./engines/mysql/index.js')).mysqlFromUrl(mysqlUrl(url)),
+        schema: async (url) => (await import('./engines/mysql/index.js')).mysqlSchema(mysqlUrl(url)),
+      },
+    ]),
+  ),
+};
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
@@ -101,6 +118,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   postgres: POSTGRES,
   postgresql: POSTGRES,
   redlock: REDLOCK,
+  mysql: MYSQL,
+  mariadb: MYSQL,
 };
 
 /** The engine that a URL stands for, not loaded yet. */

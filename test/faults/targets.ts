@@ -17,6 +17,7 @@ import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
 import type { Routes } from './routes.js';
 import { POSTGRES_TARGETS } from './targets-postgres.js';
+import { MYSQL_TARGETS } from './targets-mysql.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -125,6 +126,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     short: { seconds: 8, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
   },
   ...POSTGRES_TARGETS,
+  ...MYSQL_TARGETS,
 };
 
 async function startMemory(): Promise<Target> {

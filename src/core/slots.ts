@@ -111,6 +111,8 @@ export class SlotSession implements Session {
   readonly #patienceMs: number;
   readonly #seats = new Map<string, Seat>();
   readonly #lines = new Map<string, SlotLine>();
+  /** Claims whose drop has failed: it may never have arrived. */
+  readonly #undropped = new Map<string, ClaimRef>();
   #beats = 0;
   #aliveUntil: number;
 
@@ -147,7 +149,7 @@ export class SlotSession implements Session {
       this.#rise(seat);
       return true;
     }
-    const dropped = this.#store.drop(claim);
+    const dropped = this.#drop(claim);
     const held = seat.token !== undefined;
     this.#afterDrop(seat.line, dropped);
     this.#rise(seat);
@@ -165,6 +167,7 @@ export class SlotSession implements Session {
     this.#beats += 1;
     const sentAt = this.#clock.now();
     this.#closeIdleWatches();
+    for (const claim of this.#undropped.values()) void this.#drop(claim).catch(expires);
     const index = this.#matches(roster) ? undefined : this.#index();
     const held: HeldSlot[] = [];
     for (const { claim, token } of this.#seats.values()) {
@@ -261,6 +264,16 @@ export class SlotSession implements Session {
     this.#listener.lost(id, loss);
   }
 
+  /** Tried again with the next beat if it fails, or others would wait until it runs out. */
+  #drop(claim: ClaimRef): Promise<boolean> {
+    const dropped = this.#store.drop(claim);
+    void dropped.then(
+      () => this.#undropped.delete(claim.id),
+      () => this.#undropped.set(claim.id, claim),
+    );
+    return dropped;
+  }
+
   #afterDrop(line: SlotLine, dropped: Promise<unknown>): void {
     const dropping = Promise.allSettled([line.dropping, dropped]).then(() => {
       if (line.dropping !== dropping) return;
@@ -294,7 +307,7 @@ export class SlotSession implements Session {
       }
       return taken.token;
     } finally {
-      if (seat.gone) void this.#store.drop(seat.claim).catch(expires);
+      if (seat.gone) void this.#drop(seat.claim).catch(expires);
     }
   }
 

@@ -16,6 +16,7 @@ import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
 import type { Routes } from './routes.js';
+import { MEMCACHED } from './targets-memcached.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -123,6 +124,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: startRedlock,
     short: { seconds: 8, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
   },
+  memcached: MEMCACHED,
 };
 
 async function startMemory(): Promise<Target> {

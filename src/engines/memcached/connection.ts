@@ -2,9 +2,9 @@
  * One connection to one memcached, opened when it is needed and again after it broke. No library of this ecosystem has
  * the meta commands, by which alone a lock can be renewed and freed without touching another's.
  *
- * Commands go out in the order of the calls and are answered in it; that order is part of the protocol (slots.ts). When a
- * reply does not come, or can't be understood, whatever follows could belong to another call: the connection is broken,
- * and every call on it is unknown.
+ * Commands go out in the order of the calls and are answered in it; that order is part of the protocol (slots.ts). What is
+ * called in one turn goes as one packet. When a reply does not come, or can't be understood, whatever follows could belong
+ * to another call: the link is broken, and every call on it is unknown.
  */
 import { connect, type Socket } from 'node:net';
 import type { Clock } from '../../core/clock.js';
@@ -26,63 +26,91 @@ const SILENCE_MS = 2_000;
 interface Call {
   resolve(reply: Reply): void;
   reject(error: EngineError): void;
+  /** What to say if it is refused, and of all that follows. Absent: the others are only unknown. */
+  readonly refused?: EngineError;
+}
+
+export interface CallOptions {
+  /** What `ms` stores. */
+  readonly value?: string;
+  /** Only on this link: rejects if it is not the one that is open. */
+  readonly on?: number;
 }
 
 /** A socket and the calls that it has not answered. */
 class Link {
-  readonly calls: Call[] = [];
   readonly socket: Socket;
+  readonly #calls: Call[] = [];
   readonly #parser = new ReplyParser();
+  readonly #onBroken: () => void;
+  #unsent = '';
   #broken: EngineError | undefined;
 
   constructor({ host, port }: MemcachedServer, onBroken: () => void) {
+    this.#onBroken = onBroken;
     this.socket = connect({ host, port, noDelay: true, keepAlive: true });
     this.socket.on('data', (chunk) => this.#heard(chunk));
-    this.socket.on('error', (error) => this.break(error.message));
-    this.socket.on('close', () => {
-      this.break('the connection was closed');
-      onBroken();
-    });
+    this.socket.on('error', (error) => this.break(new EngineError(`memcached: ${error.message}.`, { cause: error })));
+    this.socket.on('close', () => this.break(new EngineError('memcached: the connection was closed.')));
   }
 
   send(bytes: string, call: Call): void {
     if (this.#broken) return call.reject(this.#broken);
     // A call under way keeps the process alive; a connection does not.
-    this.socket.ref();
-    this.calls.push(call);
-    this.socket.write(bytes, 'latin1');
+    if (this.#calls.length === 0) this.socket.ref();
+    this.#calls.push(call);
+    if (this.#unsent === '') process.nextTick(() => this.#flush());
+    this.#unsent += bytes;
   }
 
-  break(reason: string): void {
-    this.#broken ??= new EngineError(`memcached: ${reason}.`);
-    for (const call of this.calls.splice(0)) call.reject(this.#broken);
+  break(error: EngineError): void {
+    if (this.#broken) return;
+    this.#broken = error;
+    this.#onBroken();
+    for (const call of this.#calls.splice(0)) call.reject(error);
     this.socket.destroy();
   }
 
+  #flush(): void {
+    const bytes = this.#unsent;
+    this.#unsent = '';
+    if (!this.#broken) this.socket.write(bytes, 'latin1');
+  }
+
   #heard(chunk: Buffer): void {
+    if (this.#broken) return;
     try {
       for (const reply of this.#parser.push(chunk)) this.#answer(reply);
     } catch (error) {
-      this.break((error as Error).message);
+      this.break(error instanceof EngineError ? error : new EngineError((error as Error).message));
     }
-    if (this.calls.length === 0) this.socket.unref();
+    if (this.#calls.length === 0) this.socket.unref();
   }
 
+  /** Throws what breaks the link. */
   #answer(reply: Reply): void {
-    const call = this.calls.shift();
-    if (!call) throw new Error('an answer that nobody asked for');
+    const call = this.#calls.shift();
+    if (!call) throw new Error('memcached answered what nobody asked for.');
     if (!/ERROR$/.test(reply.code)) return call.resolve(reply);
+    call.reject(call.refused ?? refusal(reply));
     // It may have taken the rest of our bytes for commands, and answer those, too.
-    const text = [reply.code, ...reply.flags].join(' ');
-    call.reject(new EngineError(`memcached refuses: ${text}.`, { retryable: reply.code === 'SERVER_ERROR' }));
-    throw new Error('refused');
+    throw call.refused ?? new EngineError('memcached: the connection was given up after an error.');
   }
+}
+
+/** `ERROR` alone is its word for a command that it does not know. */
+function refusal({ code, flags }: Reply): EngineError {
+  if (code === 'ERROR' && flags.length === 0)
+    return new EngineError('memcached does not know the meta commands: 1.6 or newer is needed.', { retryable: false });
+  const text = [code, ...flags].join(' ');
+  return new EngineError(`memcached refuses: ${text}.`, { retryable: code !== 'CLIENT_ERROR' });
 }
 
 export class Connection {
   readonly #setup: ConnectionSetup;
   readonly #deadlines: Deadlines;
   #link: Link | undefined;
+  #links = 0;
   #closed = false;
 
   constructor(setup: ConnectionSetup) {
@@ -90,38 +118,58 @@ export class Connection {
     this.#deadlines = new Deadlines(setup.clock, SILENCE_MS);
   }
 
-  /** @param command a meta command without its end. @param value what `ms` stores. */
-  call(command: string, value?: string): Promise<Reply> {
+  /** Which link is open, opened now if there was none. What was heard on one may be wrong on the next. */
+  get link(): number {
+    if (!this.#closed) this.#opened();
+    return this.#links;
+  }
+
+  /** @param command a meta command without its end. */
+  call(command: string, { value, on }: CallOptions = {}): Promise<Reply> {
     if (this.#closed) return Promise.reject(new EngineError('memcached: the connection has been closed.'));
-    return this.#send(this.#opened(), value === undefined ? `${command}\r\n` : `${command}\r\n${value}\r\n`);
+    const link = this.#opened();
+    if (on !== undefined && on !== this.#links)
+      return Promise.reject(new EngineError('memcached: the connection broke in between.'));
+    return this.#send(link, value === undefined ? `${command}\r\n` : `${command}\r\n${value}\r\n`);
   }
 
   close(): void {
     this.#closed = true;
-    this.#link?.break('closed');
+    this.#link?.break(new EngineError('memcached: the connection has been closed.'));
   }
 
   #opened(): Link {
     if (this.#link) return this.#link;
-    const { server, user, password } = this.#setup;
+    const { server } = this.#setup;
     const link: Link = new Link(server, () => {
       if (this.#link === link) this.#link = undefined;
     });
     this.#link = link;
-    // Where a user is needed, it is the first thing that is said; what follows fails if it is refused.
-    if (user !== undefined) {
-      const words = `${user} ${password ?? ''}`;
-      this.#send(link, `set auth 0 0 ${Buffer.byteLength(words)}\r\n${words}\r\n`, 'utf8').catch(() => {});
-    }
+    this.#links += 1;
+    this.#login(link);
     return link;
   }
 
-  #send(link: Link, bytes: string, encoding: 'latin1' | 'utf8' = 'latin1'): Promise<Reply> {
-    const text = encoding === 'utf8' ? Buffer.from(bytes).toString('latin1') : bytes;
-    const answer = new Promise<Reply>((resolve, reject) => link.send(text, { resolve, reject }));
+  /** Where a user is needed, it is the first thing that is said; what follows fails if it is refused. */
+  #login(link: Link): void {
+    const { server, user, password } = this.#setup;
+    if (user === undefined) return;
+    const words = Buffer.from(`${user} ${password ?? ''}`).toString('latin1');
+    const refused = new EngineError(`memcached at ${addressOf(server)} refuses the user or the password.`, {
+      retryable: false,
+    });
+    // A server that asks for no user takes it for a value. This one has run out before anybody can read it.
+    this.#send(link, `set auth 0 -1 ${words.length}\r\n${words}\r\n`, refused).catch(() => {});
+  }
+
+  #send(link: Link, bytes: string, refused?: EngineError): Promise<Reply> {
+    const answer = new Promise<Reply>((resolve, reject) =>
+      link.send(bytes, { resolve, reject, ...(refused && { refused }) }),
+    );
     return this.#deadlines.race(answer, () => {
-      link.break(`${addressOf(this.#setup.server)} does not answer`);
-      return new EngineError('memcached does not answer.');
+      const silence = new EngineError(`memcached at ${addressOf(this.#setup.server)} does not answer.`);
+      link.break(silence);
+      return silence;
     });
   }
 }

@@ -2,7 +2,7 @@
  * Names become keys, and names become servers.
  *
  *     <namespace>:<name>     a lock
- *     <namespace>::token     the last token of this namespace on this server; no lock has an empty name
+ *     <namespace>:%token     the last token of this namespace on this server; no name becomes this
  *
  * A key ends at a space and a command at a line break, so a name that went in as it is could carry a command of its own.
  * Only harmless characters stay; the others become %XX. What gets longer than memcached allows is cut and hashed.
@@ -10,29 +10,30 @@
 import { createHash } from 'node:crypto';
 import { addressOf, type MemcachedServer, type MemcachedUrl } from './url.js';
 
-/** memcached's own limit is 250. */
-const LONGEST = 240;
-const KEPT = 150;
+/** Of each half: memcached's own limit is 250 for both. */
+const LONGEST = 120;
+/** Of what is hashed; `%~` and 32 hexadecimal digits come behind it. */
+const KEPT = 75;
 
 export function lockKey(namespace: string, name: string): string {
-  return `${encode(namespace, '.-_')}:${encode(name, '.-_:')}`;
+  return `${encode(namespace, /[^\w.-]/g)}:${encode(name, /[^\w.:-]/g)}`;
 }
 
 export function tokenKey(namespace: string): string {
-  return `${encode(namespace, '.-_')}::token`;
+  return `${encode(namespace, /[^\w.-]/g)}:%token`;
 }
 
-function encode(text: string, harmless: string): string {
-  let key = '';
-  for (const byte of Buffer.from(text)) {
-    const character = String.fromCharCode(byte);
-    const stays = /[A-Za-z0-9]/.test(character) || harmless.includes(character);
-    key += stays ? character : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-  }
-  if (key.length <= LONGEST / 2) return key;
+/** @param harmful what does not stay as it is. Without the colon in the namespace, the first one ends it. */
+function encode(text: string, harmful: RegExp): string {
+  const key = Buffer.from(text).toString('latin1').replace(harmful, escaped);
+  if (key.length <= LONGEST) return key;
   const hash = createHash('sha256').update(text).digest('hex').slice(0, 32);
-  // No name that stays as it is has a percent sign followed by this.
-  return `${key.slice(0, KEPT / 2)}%~${hash}`;
+  // No name that is not hashed has a percent sign followed by this.
+  return `${key.slice(0, KEPT)}%~${hash}`;
+}
+
+function escaped(character: string): string {
+  return `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
 }
 
 /**

@@ -18,10 +18,19 @@ const LINE_END = Buffer.from('\r\n');
 
 export class ReplyParser {
   #rest: Buffer = Buffer.alloc(0);
+  /** What came while a value is not complete, and how much is missing: it is put together once, not with every piece. */
+  #pieces: Buffer[] = [];
+  #missing = 0;
 
   /** The replies that are complete now. Throws where the stream can't be understood: it is of no use any more. */
   push(chunk: Buffer): Reply[] {
-    this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#pieces.push(chunk);
+    this.#missing -= chunk.length;
+    if (this.#missing > 0) return [];
+    this.#rest =
+      this.#rest.length === 0 && this.#pieces.length === 1 ? chunk : Buffer.concat([this.#rest, ...this.#pieces]);
+    this.#pieces = [];
+    this.#missing = 0;
     const replies: Reply[] = [];
     for (let reply = this.#next(); reply; reply = this.#next()) replies.push(reply);
     return replies;
@@ -43,7 +52,8 @@ export class ReplyParser {
     const [size = '', ...others] = flags;
     if (!/^\d{1,7}$/.test(size) || Number(size) > LARGEST_VALUE) throw new Error('memcached sent a value of no size.');
     const valueEnd = after + Number(size);
-    if (this.#rest.length < valueEnd + LINE_END.length) return undefined;
+    this.#missing = Math.max(0, valueEnd + LINE_END.length - this.#rest.length);
+    if (this.#missing > 0) return undefined;
     if (!this.#rest.subarray(valueEnd, valueEnd + LINE_END.length).equals(LINE_END))
       throw new Error('memcached sent a value of another size than it said.');
     const value = this.#rest.toString('latin1', after, valueEnd);

@@ -24,10 +24,10 @@ export interface ConnectionSetup {
 const SILENCE_MS = 2_000;
 
 interface Call {
-  resolve(reply: Reply): void;
-  reject(error: EngineError): void;
+  resolve(reply: Reply): unknown;
+  reject(error: EngineError): unknown;
   /** What to say if it is refused, and of all that follows. Absent: the others are only unknown. */
-  readonly refused?: EngineError;
+  readonly refused: EngineError | undefined;
 }
 
 export interface CallOptions {
@@ -55,7 +55,7 @@ class Link {
   }
 
   send(bytes: string, call: Call): void {
-    if (this.#broken) return call.reject(this.#broken);
+    if (this.#broken) return void call.reject(this.#broken);
     // A call under way keeps the process alive; a connection does not.
     if (this.#calls.length === 0) this.socket.ref();
     this.#calls.push(call);
@@ -91,7 +91,7 @@ class Link {
   #answer(reply: Reply): void {
     const call = this.#calls.shift();
     if (!call) throw new Error('memcached answered what nobody asked for.');
-    if (!/ERROR$/.test(reply.code)) return call.resolve(reply);
+    if (!reply.code.endsWith('ERROR')) return void call.resolve(reply);
     call.reject(call.refused ?? refusal(reply));
     // It may have taken the rest of our bytes for commands, and answer those, too.
     throw call.refused ?? new EngineError('memcached: the connection was given up after an error.');
@@ -163,13 +163,17 @@ export class Connection {
   }
 
   #send(link: Link, bytes: string, refused?: EngineError): Promise<Reply> {
-    const answer = new Promise<Reply>((resolve, reject) =>
-      link.send(bytes, { resolve, reject, ...(refused && { refused }) }),
-    );
-    return this.#deadlines.race(answer, () => {
-      const silence = new EngineError(`memcached at ${addressOf(this.#setup.server)} does not answer.`);
-      link.break(silence);
-      return silence;
+    return new Promise((resolve, reject) => {
+      const call = this.#deadlines.start(() => {
+        const silence = new EngineError(`memcached at ${addressOf(this.#setup.server)} does not answer.`);
+        reject(silence);
+        link.break(silence);
+      });
+      link.send(bytes, {
+        resolve: (reply) => call.answered() && resolve(reply),
+        reject: (error) => call.answered() && reject(error),
+        refused,
+      });
     });
   }
 }

@@ -25,7 +25,8 @@ export function tokenKey(namespace: string): string {
 
 /** @param harmful what does not stay as it is. Without the colon in the namespace, the first one ends it. */
 function encode(text: string, harmful: RegExp): string {
-  const key = Buffer.from(text).toString('latin1').replace(harmful, escaped);
+  const isHarmless = text.search(harmful) === -1;
+  const key = isHarmless ? text : Buffer.from(text).toString('latin1').replace(harmful, escaped);
   if (key.length <= LONGEST) return key;
   const hash = createHash('sha256').update(text).digest('hex').slice(0, 32);
   // No name that is not hashed has a percent sign followed by this.
@@ -47,7 +48,8 @@ function serverOf(servers: readonly MemcachedServer[], name: string): MemcachedS
 
 /** Servers fail apart, so each is a realm. */
 export function realmsOf({ servers }: MemcachedUrl): (name: string) => string {
-  return (name) => addressOf(serverOf(servers, name));
+  const only = servers.length === 1 ? addressOf(servers[0]!) : undefined;
+  return (name) => only ?? addressOf(serverOf(servers, name));
 }
 
 function weight(address: string, name: string): string {

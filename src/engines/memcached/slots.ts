@@ -50,6 +50,7 @@ export class MemcachedSlots implements SlotStore {
   readonly pace = { firstMs: 10, mostMs: 250 };
   readonly #setup: MemcachedSlotsSetup;
   readonly #seconds: number;
+  readonly #tokenKey: string;
   /** The version of each claim's key, as far as we have heard. */
   readonly #versions = new Map<string, Version>();
   /** Claims with a take that has no answer: what is there may be theirs, now or later. */
@@ -57,6 +58,7 @@ export class MemcachedSlots implements SlotStore {
 
   constructor(setup: MemcachedSlotsSetup) {
     this.#setup = setup;
+    this.#tokenKey = tokenKey(setup.namespace);
     this.#seconds = Math.ceil(setup.ttlMs / 1_000) + 1;
   }
 
@@ -166,10 +168,9 @@ export class MemcachedSlots implements SlotStore {
   }
 
   async #count(): Promise<bigint> {
-    const { connection, namespace, clock } = this.#setup;
+    const { connection, clock } = this.#setup;
     const startUs = Math.floor(clock.wall() * 1_000);
-    const key = tokenKey(namespace);
-    const reply = await connection.call(`ma ${key} N${TOKEN_MEMORY_S} T${TOKEN_MEMORY_S} J${startUs} v`);
+    const reply = await connection.call(`ma ${this.#tokenKey} N${TOKEN_MEMORY_S} T${TOKEN_MEMORY_S} J${startUs} v`);
     if (reply.code !== 'VA' || !/^\d{1,19}$/.test(reply.value ?? '')) throw unexpected(reply);
     return BigInt(reply.value!);
   }

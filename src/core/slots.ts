@@ -186,7 +186,8 @@ export class SlotSession implements Session {
     this.#seats.clear();
     this.#lines.clear();
     for (const seat of seats) depart(seat);
-    await Promise.allSettled(seats.filter(({ spot }) => spot.held).map(({ claim }) => this.#store.drop(claim)));
+    const claims = seats.filter(({ spot }) => spot.held).map(({ claim }) => claim);
+    await Promise.allSettled([...claims, ...this.#undropped.values()].map((claim) => this.#store.drop(claim)));
     await Promise.allSettled(watches.map(async (watch) => (await watch)?.close()));
     await this.#store.close();
   }

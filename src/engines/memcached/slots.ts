@@ -65,9 +65,16 @@ export class MemcachedSlots implements SlotStore {
   async take(claim: Claim): Promise<Taken> {
     const wasUnsure = this.#unsure.has(claim.id);
     this.#unsure.add(claim.id);
-    const token = (await this.#add(claim)) ?? (wasUnsure ? await this.#find(claim) : undefined);
-    if (!wasUnsure || !claim.wait || token !== undefined) this.#unsure.delete(claim.id);
-    return token === undefined ? { freeInMs: undefined } : { token };
+    try {
+      const token = (await this.#add(claim)) ?? (wasUnsure ? await this.#find(claim) : undefined);
+      // While it is asked for again, what was asked before may still come.
+      if (!wasUnsure || !claim.wait || token !== undefined) this.#unsure.delete(claim.id);
+      return token === undefined ? { freeInMs: undefined } : { token };
+    } catch (error) {
+      // Another take of the same claim may have been sure in the meantime, of its own answer.
+      this.#unsure.add(claim.id);
+      throw error;
+    }
   }
 
   async keep(slots: readonly HeldSlot[]): Promise<readonly string[]> {

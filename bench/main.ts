@@ -6,6 +6,7 @@
  */
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
+import * as memcached from './memcached.js';
 import * as memory from './memory.js';
 import * as mysql from './mysql.js';
 import * as postgres from './postgres.js';
@@ -30,6 +31,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   redlock,
   postgres,
   mysql,
+  memcached,
 };
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];

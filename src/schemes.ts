@@ -7,6 +7,9 @@ import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
+import { realmsOf } from './engines/memcached/keys.js';
+import { traits as memcachedTraits } from './engines/memcached/traits.js';
+import { memcachedUrl } from './engines/memcached/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
 import {
   advisoryTraits as postgresAdvisoryTraits,
@@ -23,7 +26,7 @@ import { traits as sqliteTraits } from './engines/sqlite/traits.js';
 interface Strategy {
   readonly traits: Traits;
   load(url: EngineUrl): Promise<EngineSource>;
-  readonly realm?: (name: string) => string;
+  readonly realm?: (url: EngineUrl) => (name: string) => string;
   /** Throws if something is wrong with the URL, so that it is told when the Holdfast is made. */
   check?(url: EngineUrl): unknown;
   /** Absent where there is nothing to set up. */
@@ -54,7 +57,7 @@ const REDIS: Scheme = {
 const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
 const REDIS_CLUSTER: Scheme = {
   ...REDIS,
-  strategies: { ...REDIS.strategies, queue: { ...redisQueue, realm: clusterRealm } },
+  strategies: { ...REDIS.strategies, queue: { ...redisQueue, realm: () => clusterRealm } },
 };
 const REDLOCK: Scheme = { ...REDIS, strategies: { ballot: { ...redisQueue, traits: redlockTraits } } };
 
@@ -120,6 +123,18 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   redlock: REDLOCK,
   mysql: MYSQL,
   mariadb: MYSQL,
+  memcached: {
+    hosts: true,
+    params: [],
+    strategies: {
+      slots: {
+        traits: memcachedTraits,
+        check: memcachedUrl,
+        realm: (url) => realmsOf(memcachedUrl(url)),
+        load: async (url) => (await import('./engines/memcached/index.js')).memcachedFromUrl(memcachedUrl(url)),
+      },
+    },
+  },
 };
 
 /** The engine that a URL stands for, not loaded yet. */
@@ -127,7 +142,7 @@ export function engineFromUrl(text: string): EngineSource {
   const { url, strategy } = find(text);
   return {
     traits: strategy.traits,
-    ...(strategy.realm && { realm: strategy.realm }),
+    ...(strategy.realm && { realm: strategy.realm(url) }),
     connect: async (setup) => (await strategy.load(url)).connect(setup),
   };
 }

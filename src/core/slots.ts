@@ -187,7 +187,9 @@ export class SlotSession implements Session {
     this.#seats.clear();
     this.#lines.clear();
     for (const seat of seats) depart(seat);
-    await Promise.allSettled(seats.filter(({ spot }) => spot.held).map(({ claim }) => this.#store.drop(claim)));
+    const claims: ClaimRef[] = seats.filter(({ spot }) => spot.held).map(({ claim }) => claim);
+    for (const { claim } of this.#undropped.values()) claims.push(claim);
+    await Promise.allSettled(claims.map((claim) => this.#store.drop(claim)));
     await Promise.allSettled(watches.map(async (watch) => (await watch)?.close()));
     await this.#store.close();
   }

@@ -18,6 +18,7 @@ import type { Property } from './history.js';
 import type { Routes } from './routes.js';
 import { POSTGRES_TARGETS } from './targets-postgres.js';
 import { MYSQL_TARGETS } from './targets-mysql.js';
+import { MEMCACHED } from './targets-memcached.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -127,6 +128,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   },
   ...POSTGRES_TARGETS,
   ...MYSQL_TARGETS,
+  memcached: MEMCACHED,
 };
 
 async function startMemory(): Promise<Target> {

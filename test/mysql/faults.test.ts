@@ -22,7 +22,7 @@ afterEach(async () => {
   clock?.[Symbol.dispose]();
 });
 
-const PINNED = ['for-update', 'get-lock'] as const;
+const PINNED = STRATEGIES.filter((strategy) => strategy === 'for-update' || strategy === 'get-lock');
 
 async function killAll(): Promise<void> {
   const rows = await sql(server.port, 'SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()');

@@ -5,7 +5,7 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     pool: 'forks',
     // Most tests wait for servers most of the time: more of them than cores.
-    maxWorkers: 4,
+    maxWorkers: 3,
     // Real clocks on slow machines: a test waits for conditions, and this bound is only for those that hang.
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -9,7 +9,7 @@ import { Holdfast, type Lease } from '../../src/index.js';
 import { redis } from '../../src/engines/redis/index.js';
 import { startRedis } from '../servers/redis.js';
 import type { Server } from '../servers/server.js';
-import { waitFor } from '../servers/wait.js';
+import { eventually, waitFor } from '../servers/wait.js';
 
 const TTL_MS = 2_000;
 /** On top of a ttl, for machines that are busy with something else. */
@@ -57,8 +57,11 @@ function open(namespace: string): Holdfast {
 
 async function expectNothingLeft(namespace: string): Promise<void> {
   const state = `${namespace}:{0}:state`;
-  expect(await client.keys(`${namespace}:*`)).toEqual([state]);
-  expect(await client.hkeys(state)).toEqual(['shard']);
+  // On a busy machine close() gives up before ten thousand claims are buried; the server goes on.
+  await eventually('nothing is left', async () => {
+    expect(await client.keys(`${namespace}:*`)).toEqual([state]);
+    expect(await client.hkeys(state)).toEqual(['shard']);
+  });
 }
 
 test('a thousand waiters of four processes are served once each, in order, when the holder is killed', async () => {

@@ -68,7 +68,7 @@ describe('processes that share a file', () => {
   });
 
   test('a holder that was stopped beyond its ttl is overtaken, and knows it before anything else when it wakes', async () => {
-    const [holder, next] = [await start('1s'), await start('1s')];
+    const [holder, next] = [await start('3s'), await start('3s')];
     const first = await holder.ask<string>('acquire', { name: 'job' });
     await holder.ask('write', { name: 'job', value: 'first' });
     holder.signal('SIGSTOP');

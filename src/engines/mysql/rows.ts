@@ -107,7 +107,17 @@ export class VersionStore extends Rows {
 
   async take(claim: Claim): Promise<Taken> {
     this.setup.sweeper.used();
-    const { id, line } = claim;
+    const taken = await this.#try(claim);
+    // Who was quicker may have been this very claim, asked twice at once: the row tells.
+    return taken === 'overtaken' ? this.#retry(claim) : taken;
+  }
+
+  async #retry(claim: Claim): Promise<Taken> {
+    const taken = await this.#try(claim);
+    return taken === 'overtaken' ? { freeInMs: undefined } : taken;
+  }
+
+  async #try({ id, line }: Claim): Promise<Taken | 'overtaken'> {
     const owner = bytes(id);
     const key = this.key(line.name);
     const find = `SELECT CAST(token AS CHAR), owner, CAST(IF(owner = '', 0, until - ${NOW}) DIV 1000 AS CHAR) FROM ${this.table} WHERE namespace = ? AND name = ?`;
@@ -125,17 +135,17 @@ export class VersionStore extends Rows {
         WHERE namespace = ? AND name = ? AND token = ? AND (owner = '' OR until <= ${NOW})`,
       [owner, this.ttlUs, ...key, version],
     );
-    return found > 0 ? { token: version + 1n } : { freeInMs: undefined };
+    return found > 0 ? { token: version + 1n } : 'overtaken';
   }
 
-  /** A name's first version. Who comes second changes nothing, and reads it at the next try. */
-  async #insert(key: readonly Value[], owner: Buffer): Promise<Taken> {
+  /** A name's first version. Who comes second changes nothing. */
+  async #insert(key: readonly Value[], owner: Buffer): Promise<Taken | 'overtaken'> {
     const { said } = await this.change(
       `INSERT INTO ${this.table} (namespace, name, owner, token, until)
         VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(this.setup.prefix)}), ${NOW} + ?)
         ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`,
       [...key, owner, this.setup.namespace, this.ttlUs],
     );
-    return said > 0 ? { token: BigInt(said) } : { freeInMs: undefined };
+    return said > 0 ? { token: BigInt(said) } : 'overtaken';
   }
 }

@@ -7,6 +7,8 @@ import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
+import { traits as etcdTraits } from './engines/etcd/traits.js';
+import { etcdUrl, FILE_PARAMS as ETCD_FILES } from './engines/etcd/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
@@ -51,6 +53,18 @@ const REDIS_CLUSTER: Scheme = {
 };
 const REDLOCK: Scheme = { ...REDIS, strategies: { ballot: { ...redisQueue, traits: redlockTraits } } };
 
+const ETCD: Scheme = {
+  hosts: true,
+  params: [],
+  strategies: {
+    queue: {
+      traits: etcdTraits,
+      check: etcdUrl,
+      load: async (url) => (await import('./engines/etcd/index.js')).etcdFromUrl(etcdUrl(url)),
+    },
+  },
+};
+
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
     params: [],
@@ -77,6 +91,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   'redis+cluster': REDIS_CLUSTER,
   'rediss+cluster': REDIS_CLUSTER,
   redlock: REDLOCK,
+  etcd: ETCD,
+  etcds: { ...ETCD, params: ETCD_FILES },
 };
 
 /** The engine that a URL stands for, not loaded yet. */

@@ -16,6 +16,7 @@ import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
 import type { Routes } from './routes.js';
+import { startEtcdSingle, startEtcdThree } from './targets-etcd.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -122,6 +123,16 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     processes: true,
     start: startRedlock,
     short: { seconds: 8, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
+  },
+  etcd: {
+    processes: true,
+    start: startEtcdSingle,
+    short: { seconds: 10, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+  },
+  'etcd-cluster': {
+    processes: true,
+    start: () => startEtcdThree(),
+    startApart: (network) => startEtcdThree({ network, apartOn }),
   },
 };
 

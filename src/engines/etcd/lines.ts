@@ -119,9 +119,16 @@ export class Lines {
         ? { target: TARGET.create, result: IS.greater, key: name, createRevision: 0n }
         : { target: TARGET.create, result: IS.equal, key: name, createRevision: revision };
     const others = also.map((other) => ({ delete: { key: Buffer.from(other) } }));
-    // Not to be repeated: the second time it would say that the claim was gone already.
-    const { succeeded } = await this.#txn([guard], [{ delete: { key: name } }, ...others], others, false);
-    return succeeded;
+    const request = { compare: [guard], success: [{ delete: { key: name } }, ...others], failure: others };
+    const soonMs = this.#withinMs / 3;
+    try {
+      return (await this.#client.txn(request, { withinMs: soonMs, repeatable: false })).succeeded;
+    } catch (error) {
+      if (!(error instanceof EtcdError && error.elsewhere)) throw error;
+      // Who finds it gone the second time can't know whether it was the first that did it. It is gone, and that is enough.
+      await this.#client.txn(request, { withinMs: this.#withinMs - soonMs, repeatable: true });
+      return true;
+    }
   }
 
   async rewrite({ key, lease }: Spot, revision: bigint, value: string): Promise<void> {

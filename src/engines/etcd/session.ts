@@ -27,7 +27,7 @@ import { EtcdError, STATUS } from './client/status.js';
 import type { Watch } from './client/watches.js';
 import { explained } from './explain.js';
 import { claimIdIn, claimSuffix, type Keys, under } from './keys.js';
-import { type Entered, Lines, type Spot, text, written } from './lines.js';
+import { type Entered, Lines, type Spot, text, type Written, written } from './lines.js';
 import { WaitingRoom } from './waiting.js';
 
 interface Entry {
@@ -36,6 +36,8 @@ interface Entry {
   /** Absent for an orphan that a beat found: an enter that ran after its leave. */
   readonly spot: Spot | undefined;
   readonly key: string;
+  /** When it entered, by our clock. */
+  readonly since: number;
   state: 'entering' | 'waiting' | 'held';
   /** Enters without an answer: they may still put its key there, whatever we know. */
   entering: number;
@@ -89,7 +91,7 @@ export class EtcdSession implements Session {
     const entry = this.#entries.get(claim.id) ?? this.#newEntry(claim);
     entry.entering += 1;
     try {
-      const entered = await explained(this.#lines.enter(this.#spot(claim), this.#value(claim)));
+      const entered = await explained(this.#lines.enter(this.#spot(claim), valueOf(claim, entry.since)));
       entry.entering -= 1;
       return this.#placed(entry, entered);
     } catch (error) {
@@ -112,7 +114,7 @@ export class EtcdSession implements Session {
   async reweigh(claim: Claim): Promise<void> {
     const entry = this.#entries.get(claim.id);
     if (entry?.revision === undefined) return;
-    await explained(this.#lines.rewrite(this.#spot(claim), entry.revision, this.#value(claim)));
+    await explained(this.#lines.rewrite(this.#spot(claim), entry.revision, valueOf(claim, entry.since)));
   }
 
   async beat(roster: Roster): Promise<Pulse> {
@@ -130,6 +132,7 @@ export class EtcdSession implements Session {
     if (kept.header?.raftTerm !== mail.header?.raftTerm)
       throw new EngineError('etcd elects a leader: the lease may have been kept by the one before.');
     for (const { key, value } of mail.kvs) this.#evicted(text(key), text(value));
+    this.#waitingRoom.check();
     if (this.#matches(roster, leased.keys.map(text))) return { alive: true };
     const standing = await explained(this.#standing(leased.keys.map(text)));
     return this.#matches(roster, standing) ? { alive: true } : { alive: true, index: this.#index(standing) };
@@ -151,24 +154,20 @@ export class EtcdSession implements Session {
   // --- claims ---------------------------------------------------------------------------------------------------
 
   #placed(entry: Entry, entered: Entered): Place {
-    switch (entered.state) {
-      case 'held':
-        this.#keep(entry, entered.revision);
-        entry.state = 'held';
-        entry.stopWaiting?.();
-        return { state: 'held', token: entered.revision };
-      case 'waiting':
-        this.#keep(entry, entered.revision);
-        if (entry.state === 'held') return { state: 'held', token: entered.revision };
-        entry.state = 'waiting';
-        this.#wait(entry, entered);
-        return { state: 'waiting' };
-      case 'refused':
-      case 'mismatch':
-      case 'gone':
-        if (entry.entering === 0) this.#forget(entry);
-        return entered;
+    if (entered.state !== 'held' && entered.state !== 'waiting') {
+      if (entry.entering === 0) this.#forget(entry);
+      return entered;
     }
+    this.#keep(entry, entered.revision);
+    // Who held once holds: a look that was older may say otherwise.
+    if (entered.state === 'held' || entry.state === 'held') {
+      entry.state = 'held';
+      entry.stopWaiting?.();
+      return { state: 'held', token: entered.revision };
+    }
+    entry.state = 'waiting';
+    this.#wait(entry, entered);
+    return { state: 'waiting' };
   }
 
   #wait(entry: Entry, entered: Extract<Entered, { state: 'waiting' }>): void {
@@ -195,6 +194,7 @@ export class EtcdSession implements Session {
       serial: claim.serial,
       spot,
       key: spot.key,
+      since: this.#setup.clock.wall(),
       state: 'entering',
       entering: 0,
       revision: undefined,
@@ -223,10 +223,6 @@ export class EtcdSession implements Session {
     const prefix = keys.line(claim.line, claim.capacity);
     const anyCapacity = claim.line.kind === 'semaphore' ? keys.semaphores(claim.line.name) : undefined;
     return { claim, lease: this.#lease, prefix, anyCapacity, key: prefix + claimSuffix(this.#lease, claim.id) };
-  }
-
-  #value({ weight, note, line }: Claim): string {
-    return JSON.stringify({ weight, note, since: this.#setup.clock.wall(), name: line.name });
   }
 
   // --- evictions ------------------------------------------------------------------------------------------------
@@ -306,8 +302,8 @@ export class EtcdSession implements Session {
     const line = lineOf(keys, key, value);
     if (id === undefined || !line) return;
     const ref = { id, line };
-    const nothing = { spot: undefined, revision: undefined, stopWaiting: undefined };
-    this.#keep({ ref, serial: 0, key, state: 'waiting', entering: 0, evicted: false, ...nothing }, undefined);
+    const nothing = { spot: undefined, revision: undefined, stopWaiting: undefined, since: 0, serial: 0 };
+    this.#keep({ ref, key, state: 'waiting', entering: 0, evicted: false, ...nothing }, undefined);
   }
 
   #index(standing: readonly string[]): IndexedClaim[] {
@@ -318,6 +314,12 @@ export class EtcdSession implements Session {
       return [{ ...entry.ref, state: held ? 'held' : 'waiting', token: held ? entry.revision : undefined }];
     });
   }
+}
+
+/** What lines.ts calls a claim's value. */
+function valueOf({ weight, note, line }: Claim, since: number): string {
+  const value: Written = { weight, note, since, name: line.name };
+  return JSON.stringify(value);
 }
 
 function lineOf(keys: Keys, key: string, value: Uint8Array): LineRef | undefined {

@@ -19,6 +19,9 @@ export interface Waiter {
 
 type Waiting = Extract<Found, { state: 'waiting' }>;
 
+/** How many of those that wait alone look again with each beat, though nothing was told: watches have been known to hang. */
+const CHECKED_AT_ONCE = 16;
+
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
 
@@ -32,6 +35,8 @@ export class WaitingRoom {
   readonly #setup: Setup;
   /** By the prefix of the line. */
   readonly #semaphores = new Map<string, SharedWait>();
+  /** Those that looked longest ago first. */
+  readonly #alone = new Set<LoneWait>();
 
   constructor(setup: Setup) {
     this.#setup = setup;
@@ -40,47 +45,82 @@ export class WaitingRoom {
   /** @returns how to stop waiting. */
   wait(waiter: Waiter, found: Waiting): () => void {
     const { spot } = waiter;
-    if (spot.claim.line.kind === 'lock') return waitAlone(this.#setup, waiter, found);
-    let shared = this.#semaphores.get(spot.prefix);
-    if (!shared) {
-      const { prefix } = spot;
-      shared = new SharedWait(this.#setup, prefix, spot.claim.capacity, () => this.#semaphores.delete(prefix));
-      this.#semaphores.set(prefix, shared);
+    if (spot.claim.line.kind === 'semaphore') return this.#semaphore(spot).join(waiter, found.watch);
+    const wait: LoneWait = new LoneWait(this.#setup, waiter, () => this.#alone.delete(wait));
+    this.#alone.add(wait);
+    wait.follow(found);
+    return () => wait.stop();
+  }
+
+  /** Looks for what may not have been told. */
+  check(): void {
+    for (const wait of [...this.#alone].slice(0, CHECKED_AT_ONCE)) {
+      this.#alone.delete(wait);
+      this.#alone.add(wait);
+      wait.look();
     }
-    return shared.join(waiter, found.watch);
+    for (const shared of this.#semaphores.values()) shared.look();
+  }
+
+  #semaphore({ prefix, claim }: Spot): SharedWait {
+    const known = this.#semaphores.get(prefix);
+    if (known) return known;
+    const shared = new SharedWait(this.#setup, prefix, claim.capacity, () => this.#semaphores.delete(prefix));
+    this.#semaphores.set(prefix, shared);
+    return shared;
   }
 }
 
-function waitAlone({ lines, watches, clock }: Setup, waiter: Waiter, found: Waiting): () => void {
-  let over = false;
-  let watch: Watch | undefined;
-  const follow = ({ watch: target }: Waiting): void => {
-    let woken = false;
-    const wake = (): void => {
-      if (woken) return;
-      woken = true;
-      watch?.close();
-      if (!over) look(0);
-    };
-    watch = watches.watch(target, { changed: wake, gap: wake });
-  };
-  const look = (attempt: number): void => {
-    lines.look(waiter.spot, waiter.revision).then(
-      (now) => {
-        if (over) return;
-        if (now.state === 'waiting') return follow(now);
-        over = true;
-        if (now.state === 'held') waiter.granted();
-        else waiter.vanished();
+/** A mutex, a reader or a writer behind the one claim that is in its way. */
+class LoneWait {
+  readonly #setup: Setup;
+  readonly #waiter: Waiter;
+  readonly #over: () => void;
+  #watch: Watch | undefined;
+  #looking = false;
+  #stopped = false;
+
+  constructor(setup: Setup, waiter: Waiter, over: () => void) {
+    this.#setup = setup;
+    this.#waiter = waiter;
+    this.#over = over;
+  }
+
+  follow({ watch }: Waiting): void {
+    this.#watch?.close();
+    this.#watch = this.#setup.watches.watch(watch, { changed: () => this.look(), gap: () => this.look() });
+  }
+
+  /** What changes while it looks is told by the watch that follows: it begins where the look was. */
+  look(attempt = 0): void {
+    if (this.#looking || this.#stopped) return;
+    this.#looking = true;
+    const { spot, revision } = this.#waiter;
+    this.#setup.lines.look(spot, revision).then(
+      (found) => {
+        this.#looking = false;
+        if (!this.#stopped) this.#looked(found);
       },
-      () => later(clock, attempt, () => over || look(attempt + 1)),
+      () =>
+        later(this.#setup.clock, attempt, () => {
+          this.#looking = false;
+          this.look(attempt + 1);
+        }),
     );
-  };
-  follow(found);
-  return () => {
-    over = true;
-    watch?.close();
-  };
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#watch?.close();
+    this.#over();
+  }
+
+  #looked(found: Found): void {
+    if (found.state === 'waiting') return this.follow(found);
+    this.stop();
+    if (found.state === 'held') this.#waiter.granted();
+    else this.#waiter.vanished();
+  }
 }
 
 class SharedWait {
@@ -107,7 +147,7 @@ class SharedWait {
     this.#waiters.set(key, waiter);
     if (!this.#watch) this.#follow(target);
     // Room that was made after it entered may have been told before we knew that it waits.
-    else if (this.#heard >= target.from || this.#looking) this.#look();
+    else if (this.#heard >= target.from || this.#looking) this.look();
     return () => this.#leave(key);
   }
 
@@ -122,16 +162,16 @@ class SharedWait {
     this.#watch = this.#setup.watches.watch(target, {
       changed: (changes: readonly Change[]) => {
         for (const { kv } of changes) if (kv.modRevision > this.#heard) this.#heard = kv.modRevision;
-        this.#look();
+        this.look();
       },
       gap: () => {
         this.#watch = undefined;
-        this.#look();
+        this.look();
       },
     });
   }
 
-  #look(attempt = 0): void {
+  look(attempt = 0): void {
     if (this.#looking) {
       this.#lookAgain = true;
       return;
@@ -150,12 +190,12 @@ class SharedWait {
         }
         if (this.#waiters.size === 0) return;
         if (!this.#watch) this.#follow(permitsWatch(this.#prefix, at));
-        if (this.#lookAgain) this.#look();
+        if (this.#lookAgain) this.look();
       },
       () =>
         later(this.#setup.clock, attempt, () => {
           this.#looking = false;
-          this.#look(attempt + 1);
+          this.look(attempt + 1);
         }),
     );
   }

@@ -61,7 +61,10 @@ export class EtcdClient {
     this.#connections = members.map((member) => new Connection(member));
     this.#login = user === undefined ? undefined : { name: user, password: password ?? '' };
     this.#current = Math.floor(random() * members.length);
-    this.watches = new Watches((path, listener) => this.#stream(path, listener));
+    this.watches = new Watches({
+      open: (path, listener) => this.#stream(path, listener),
+      refused: () => (this.#token = undefined),
+    });
   }
 
   range(request: Sent<typeof RangeRequest>, calling: Calling): Promise<Received<typeof RangeResponse>> {
@@ -105,8 +108,10 @@ export class EtcdClient {
 
   async #call<T>(method: string, body: Buffer, answer: Message<T>, calling: Calling): Promise<T> {
     const path = `/etcdserverpb.${method}`;
+    let used: Promise<string> | undefined;
     const attempt = async (connection: Connection, withinMs: number): Promise<T> => {
       const token = await this.#currentToken();
+      used = this.#token;
       return read(answer, await connection.call({ path, body, withinMs, token }));
     };
     try {
@@ -114,7 +119,7 @@ export class EtcdClient {
     } catch (error) {
       if (!(error instanceof EtcdError && error.needsToken && this.#login)) throw error;
       // It was refused before anything was done, so even what must not be repeated may be sent again.
-      this.#token = undefined;
+      if (this.#token === used) this.#token = undefined;
       return this.#try(attempt, calling);
     }
   }

@@ -76,7 +76,7 @@ export class Connection {
       };
       listen(stream, wasSent, {
         data: (piece) => {
-          [message = message] = reader.push(piece);
+          message = reader.push(piece)[0] ?? message;
         },
         ended: (error) => {
           this.#underWay(-1, 0);
@@ -174,8 +174,8 @@ export class Connection {
 }
 
 interface Ears {
-  data(piece: Buffer): void;
-  ended(error: EtcdError): void;
+  readonly data: (piece: Buffer) => void;
+  readonly ended: (error: EtcdError) => void;
 }
 
 /** However it ends, `ended` is called once; what can't be read ends it too. */

@@ -18,7 +18,7 @@ export interface WatchTarget {
 
 export interface WatchListener {
   changed(changes: readonly Change[]): void;
-  /** History is gone, or the watch was refused; it is over. */
+  /** History is gone, and the watch is over. */
   gap(): void;
 }
 
@@ -37,14 +37,20 @@ interface OpenWatch {
   from: bigint;
 }
 
-type OpenStream = (path: string, listener: StreamListener) => Promise<Stream>;
+export interface WatchStreams {
+  open(path: string, listener: StreamListener): Promise<Stream>;
+  /** A watch was refused: the token that the stream was opened with may have expired. */
+  refused(): void;
+}
 
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
+/** A stream that lived this long was a good one: when it breaks, the next is opened without much of a pause. */
+const GOOD_MS = 5_000;
 const DELETED = 1;
 
 export class Watches {
-  readonly #openStream: OpenStream;
+  readonly #streams: WatchStreams;
   readonly #watches = new Map<bigint, OpenWatch>();
   #lastId = 0n;
   #stream: Stream | undefined;
@@ -54,8 +60,8 @@ export class Watches {
   /** Changes that were told so far: what waiting costs. */
   changesHeard = 0;
 
-  constructor(openStream: OpenStream) {
-    this.#openStream = openStream;
+  constructor(streams: WatchStreams) {
+    this.#streams = streams;
   }
 
   watch(target: WatchTarget, listener: WatchListener): Watch {
@@ -81,27 +87,29 @@ export class Watches {
   #open(): void {
     if (this.#opening || this.#closed) return;
     this.#opening = true;
+    const startedAt = performance.now();
     let ended = false;
     const again = (): void => {
       if (ended) return;
       ended = true;
       this.#stream = undefined;
-      this.#opening = true;
-      this.#later();
+      if (performance.now() - startedAt > GOOD_MS) this.#pauseMs = FIRST_PAUSE_MS;
+      this.#openLater();
     };
-    this.#openStream('/etcdserverpb.Watch/Watch', {
-      message: (message) => this.#heard(WatchResponse.decode(message)),
+    const listener = {
+      message: (message: Buffer) => this.#heard(WatchResponse.decode(message)),
       ended: again,
-    }).then((stream) => {
+    };
+    this.#streams.open('/etcdserverpb.Watch/Watch', listener).then((stream) => {
+      if (ended) return;
       this.#opening = false;
-      if (ended) return this.#later();
       if (this.#closed) return stream.close();
       this.#stream = stream;
       for (const [id, watch] of this.#watches) this.#create(stream, id, watch);
     }, again);
   }
 
-  #later(): void {
+  #openLater(): void {
     this.#opening = true;
     const pauseMs = this.#pauseMs;
     this.#pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
@@ -126,13 +134,17 @@ export class Watches {
     );
   }
 
-  #heard({ watchId, created, canceled, header, events }: WatchResponse): void {
+  #heard({ watchId, canceled, compactRevision, header, events }: WatchResponse): void {
     const watch = this.#watches.get(watchId);
-    if (created && !canceled) this.#pauseMs = FIRST_PAUSE_MS;
     if (!watch) return;
-    if (canceled) {
+    if (canceled && compactRevision > 0n) {
       this.#watches.delete(watchId);
       return watch.listener.gap();
+    }
+    if (canceled) {
+      this.#streams.refused();
+      this.#stream?.close();
+      return;
     }
     if (events.length === 0) return;
     if (header) watch.from = header.revision + 1n;

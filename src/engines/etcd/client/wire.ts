@@ -73,11 +73,11 @@ export interface Field<T> {
 }
 
 export function one<T>(number: number, kind: Kind<T>): Field<T> {
-  return { number, kind: kind as Kind<unknown>, repeated: false };
+  return { number, kind, repeated: false };
 }
 
 export function many<T>(number: number, kind: Kind<T>): Field<readonly Exclude<T, undefined>[]> {
-  return { number, kind: kind as Kind<unknown>, repeated: true };
+  return { number, kind, repeated: true };
 }
 
 type Fields = Readonly<Record<string, Field<unknown>>>;

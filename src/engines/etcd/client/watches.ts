@@ -57,8 +57,6 @@ export class Watches {
   #opening = false;
   #closed = false;
   #pauseMs = FIRST_PAUSE_MS;
-  /** Changes that were told so far: what waiting costs. */
-  changesHeard = 0;
 
   constructor(streams: WatchStreams) {
     this.#streams = streams;
@@ -148,7 +146,6 @@ export class Watches {
     }
     if (events.length === 0) return;
     if (header) watch.from = header.revision + 1n;
-    this.changesHeard += events.length;
     watch.listener.changed(events.flatMap(({ type, kv }) => (kv ? [{ deleted: type === DELETED, kv }] : [])));
   }
 }

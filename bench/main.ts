@@ -6,6 +6,7 @@
  */
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
+import * as etcd from './etcd.js';
 import * as memory from './memory.js';
 import * as redis from './redis.js';
 import * as redlock from './redlock.js';
@@ -20,7 +21,14 @@ interface Suite {
   facts?(): AsyncIterable<string>;
 }
 
-const SUITES: Readonly<Record<string, Suite>> = { memory, sqlite, 'sqlite-lockfile': sqliteLockfile, redis, redlock };
+const SUITES: Readonly<Record<string, Suite>> = {
+  memory,
+  sqlite,
+  'sqlite-lockfile': sqliteLockfile,
+  redis,
+  redlock,
+  etcd,
+};
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];
 

@@ -210,3 +210,17 @@ describe('users', () => {
     expect(JSON.stringify(failure) + String((failure as Error).stack)).not.toContain('hunter2');
   });
 });
+
+test('a lease that is revoked by others is told to its holder at once, not with the next beat', async () => {
+  await using locks = new Holdfast(urlOf(server), { ttl: '10m' });
+  using client = clientOf(server);
+  const lease = await locks.mutex('told').acquire();
+  const { kvs } = await client.range(
+    { key: Buffer.from('holdfast/lock/told/'), rangeEnd: Buffer.from('holdfast/lock/told0') },
+    { withinMs: 2_000 },
+  );
+  await client.leaseRevoke(kvs[0]!.lease, { withinMs: 2_000 });
+  await until('the holder is told', () => !lease.held);
+  expect(lease.signal.reason).toMatchObject({ reason: 'session' });
+  await (await locks.mutex('told').acquire()).release();
+});

@@ -3,6 +3,7 @@
  *
  *     <namespace>/lock/<name>/<lease>-<claim id>                    mutex, read and write lock
  *     <namespace>/semaphore/<name>/<capacity>/<lease>-<claim id>
+ *     <namespace>/inbox/<lease>/                                    a session; it goes with its lease
  *     <namespace>/inbox/<lease>/<claim id>                          why a claim is to go
  *     <namespace>/register/<name>
  *

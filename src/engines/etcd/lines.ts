@@ -26,7 +26,7 @@
  */
 import type { Claim } from '../../core/engine.js';
 import { ALL, holders } from '../../core/line.js';
-import type { EtcdClient } from './client/client.js';
+import type { Calling, EtcdClient } from './client/client.js';
 import { IS, type KeyValue, ORDER, type RangeRequest, SORT, TARGET, type TxnRequest } from './client/messages.js';
 import { EtcdError, STATUS } from './client/status.js';
 import type { WatchTarget } from './client/watches.js';
@@ -74,11 +74,11 @@ interface Line {
 
 export class Lines {
   readonly #client: EtcdClient;
-  readonly #withinMs: number;
+  readonly #calling: Calling;
 
-  constructor(client: EtcdClient, withinMs: number) {
+  constructor(client: EtcdClient, calling: Calling) {
     this.#client = client;
-    this.#withinMs = withinMs;
+    this.#calling = calling;
   }
 
   async enter(spot: Spot, value: string): Promise<Entered> {
@@ -120,13 +120,14 @@ export class Lines {
         : { target: TARGET.create, result: IS.equal, key: name, createRevision: revision };
     const others = also.map((other) => ({ delete: { key: Buffer.from(other) } }));
     const request = { compare: [guard], success: [{ delete: { key: name } }, ...others], failure: others };
-    const soonMs = this.#withinMs / 3;
+    const { withinMs } = this.#calling;
+    const soonMs = withinMs / 3;
     try {
-      return (await this.#client.txn(request, { withinMs: soonMs, repeatable: false })).succeeded;
+      return (await this.#client.txn(request, { ...this.#calling, withinMs: soonMs, repeatable: false })).succeeded;
     } catch (error) {
       if (!(error instanceof EtcdError && error.elsewhere)) throw error;
       // Who finds it gone the second time can't know whether it was the first that did it. It is gone, and that is enough.
-      await this.#client.txn(request, { withinMs: this.#withinMs - soonMs, repeatable: true });
+      await this.#client.txn(request, { ...this.#calling, withinMs: withinMs - soonMs, repeatable: true });
       return true;
     }
   }
@@ -201,17 +202,17 @@ export class Lines {
   /** A permit beyond those that can hold was not read with them: it waits if it is there at all. */
   async #own({ key }: Spot, found: Found): Promise<Found> {
     if (found.state !== 'waiting') return found;
-    const { kvs } = await this.#client.range({ key: Buffer.from(key) }, { withinMs: this.#withinMs });
+    const { kvs } = await this.#client.range({ key: Buffer.from(key) }, this.#calling);
     return kvs[0]?.createRevision === found.revision ? found : { state: 'absent' };
   }
 
   async #read(request: Sent<typeof RangeRequest>): Promise<Line> {
-    const { header, kvs } = await this.#client.range(request, { withinMs: this.#withinMs });
+    const { header, kvs } = await this.#client.range(request, this.#calling);
     return { standings: readAll(kvs), at: header!.revision };
   }
 
   #txn(compare: readonly Compare[], success: Ops, failure: Ops, repeatable = true): ReturnType<EtcdClient['txn']> {
-    return this.#client.txn({ compare, success, failure }, { withinMs: this.#withinMs, repeatable });
+    return this.#client.txn({ compare, success, failure }, { ...this.#calling, repeatable });
   }
 }
 

@@ -22,7 +22,7 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { EtcdClient } from './client/client.js';
+import type { Calling, EtcdClient } from './client/client.js';
 import { EtcdError, STATUS } from './client/status.js';
 import type { Watch } from './client/watches.js';
 import { explained } from './explain.js';
@@ -53,12 +53,19 @@ interface SessionSetup {
   readonly listener: SessionListener;
 }
 
+/** The core repeats whatever fails, and tells users why it did: it should hear of that soon. */
+const ROUNDS = 2;
+
 /** As many reads as etcd takes in one transaction by default, less a few. */
 const READS_AT_ONCE = 100;
 
 export async function openSession(setup: SessionSetup, { ttlMs }: OpenOptions): Promise<EtcdSession> {
-  const granted = await setup.client.leaseGrant(BigInt(Math.ceil(ttlMs / 1_000)), { withinMs: ttlMs });
-  return new EtcdSession(setup, granted.id, Number(granted.ttl) * 1_000, granted.header!.revision);
+  const { client, keys } = setup;
+  const calling = { withinMs: ttlMs / 3, rounds: ROUNDS, repeatable: true };
+  const { id: lease, ttl } = await client.leaseGrant(BigInt(Math.ceil(ttlMs / 1_000)), calling);
+  const inbox = { key: Buffer.from(keys.inbox(lease)), lease };
+  const { header } = await client.txn({ success: [{ put: inbox }] }, calling);
+  return new EtcdSession(setup, lease, Number(ttl) * 1_000, header!.revision);
 }
 
 export class EtcdSession implements Session {
@@ -70,7 +77,7 @@ export class EtcdSession implements Session {
   readonly #entries = new Map<string, Entry>();
   /** The same, by key. */
   readonly #byKey = new Map<string, Entry>();
-  readonly #calling: { readonly withinMs: number };
+  readonly #calling: Calling;
   #inbox: Watch | undefined;
   #closed = false;
 
@@ -80,8 +87,8 @@ export class EtcdSession implements Session {
     this.#lease = lease;
     this.ttlMs = ttlMs;
     // As long as the core itself waits for an answer.
-    this.#calling = { withinMs: ttlMs / 3 };
-    this.#lines = new Lines(client, this.#calling.withinMs);
+    this.#calling = { withinMs: ttlMs / 3, rounds: ROUNDS };
+    this.#lines = new Lines(client, this.#calling);
     this.#waitingRoom = new WaitingRoom({ lines: this.#lines, watches: client.watches, clock });
     this.#listen(openedAt + 1n);
   }
@@ -233,7 +240,10 @@ export class EtcdSession implements Session {
       { key, rangeEnd, from },
       {
         changed: (changes) => {
-          for (const { deleted, kv } of changes) if (!deleted) this.#evicted(text(kv.key), text(kv.value));
+          for (const { deleted, kv } of changes) {
+            if (!deleted) this.#evicted(text(kv.key), text(kv.value));
+            else if (kv.key.length === key.length) this.#revoked();
+          }
         },
         // What was missed is found by the next beat; what comes from now on can be heard again.
         gap: () => this.#closed || this.#listen(0n),
@@ -245,8 +255,14 @@ export class EtcdSession implements Session {
     return this.#setup.keys.inbox(this.#lease) + encodeURIComponent(claimId);
   }
 
+  /** Only the end of the lease deletes the inbox itself. Our own clock or the next beat would tell, too, but later. */
+  #revoked(): void {
+    if (!this.#closed) this.#setup.listener.ended({ reason: 'session' });
+  }
+
   #evicted(key: string, reason: string): void {
     const id = decodeURIComponent(key.slice(key.lastIndexOf('/') + 1));
+    if (id === '') return;
     const entry = this.#entries.get(id);
     if (entry) {
       entry.evicted = true;

@@ -40,6 +40,8 @@ export interface Calling {
   readonly withinMs: number;
   /** Carried out twice, it does what it does once. Default: true. */
   readonly repeatable?: boolean;
+  /** How often every member may refuse before the caller is told. Default: as often as the deadline allows. */
+  readonly rounds?: number;
 }
 
 /** What a member is given before the next is asked too: a part of the deadline, within bounds. */
@@ -126,7 +128,7 @@ export class EtcdClient {
 
   #try<T>(
     attempt: (connection: Connection, withinMs: number) => Promise<T>,
-    { withinMs, repeatable = true }: Calling,
+    { withinMs, repeatable = true, rounds = Number.POSITIVE_INFINITY }: Calling,
   ): Promise<T> {
     const endsAt = performance.now() + withinMs;
     const members = this.#connections.length;
@@ -144,7 +146,8 @@ export class EtcdClient {
         const lost = !(error instanceof EtcdError && error.elsewhere) || this.#closed;
         if (!lost) this.#leave(member);
         const pauseMs = failed % members === 0 ? ROUND_PAUSE_MS : 0;
-        const again = !lost && (repeatable || !error.sent) && performance.now() + pauseMs < endsAt;
+        const inTime = failed < rounds * members && performance.now() + pauseMs < endsAt;
+        const again = inTime && !lost && (repeatable || !error.sent);
         if (again && underWay === 0) return later(pauseMs, next);
         if (lost || underWay === 0) {
           clearTimeout(timer);

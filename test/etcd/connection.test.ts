@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Http2Server, type ServerHttp2Stream } from 'node:http2';
 import { createServer as createTcpServer } from 'node:net';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { EtcdClient } from '../../src/engines/etcd/client/client.js';
 import { frame } from '../../src/engines/etcd/client/frames.js';

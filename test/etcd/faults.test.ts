@@ -177,10 +177,8 @@ test('a thousand waiters: one of them is woken by each release, and no other', a
 describe('users', () => {
   test('a token that expired, or that a restarted server has forgotten, is renewed without a word', async () => {
     await using own = await startEtcd({ args: ['--auth-token-ttl', '1'] });
-    const program = await provideEtcdctl();
-    for (const words of ['user add root:secret', 'user grant-role root root', 'auth enable'])
-      await etcdctl(program, own, ...words.split(' '));
-    const url = urlOf(own).replace('://', '://root:secret@');
+    await withUsers(own);
+    const url = urlOf(own).replace('://', '://locks:secret@');
     await using locks = new Holdfast(url, { ttl: '9s' });
     await using others = new Holdfast(url, { ttl: '9s' });
     const lease = await locks.mutex('users').acquire();
@@ -195,12 +193,27 @@ describe('users', () => {
     await (await waiting).release();
   });
 
+  test('no more rights are needed than the page says, also to inspect, to evict and for registers', async () => {
+    await using own = await startEtcd();
+    await withUsers(own);
+    const url = urlOf(own).replace('://', '://locks:secret@');
+    await using locks = new Holdfast(url);
+    await using elsewhere = new Holdfast(url, { namespace: 'secrets' });
+    const permit = await locks.semaphore('users', 2).acquire({ permits: 2 });
+    const lease = await locks.rwLock('users').write.acquire();
+    await locks.register('users').set('value', lease);
+    await lease.downgrade();
+    const [claim] = (await locks.mutex('users').inspect()).claims;
+    expect(await locks.evict('users', claim!.id, 'enough')).toBe(true);
+    await until('it is evicted', () => !lease.held);
+    expect(await permit.release()).toBe(true);
+    await expect(elsewhere.mutex('users').acquire()).rejects.toThrow('permission denied');
+  });
+
   test('a wrong password is told at once, and not shown', async () => {
     await using own = await startEtcd();
-    const program = await provideEtcdctl();
-    for (const words of ['user add root:secret', 'user grant-role root root', 'auth enable'])
-      await etcdctl(program, own, ...words.split(' '));
-    await using locks = new Holdfast(urlOf(own).replace('://', '://root:hunter2@'));
+    await withUsers(own);
+    await using locks = new Holdfast(urlOf(own).replace('://', '://locks:hunter2@'));
     const failure = await locks
       .mutex('users')
       .acquire()
@@ -224,3 +237,18 @@ test('a lease that is revoked by others is told to its holder at once, not with 
   expect(lease.signal.reason).toMatchObject({ reason: 'session' });
   await (await locks.mutex('told').acquire()).release();
 });
+
+/** The role is the one of docs/engines/etcd.md. */
+async function withUsers(own: Server): Promise<void> {
+  const commands = [
+    'user add root:secret',
+    'user grant-role root root',
+    'role add locks',
+    'role grant-permission locks readwrite holdfast/ --prefix',
+    'user add locks:secret',
+    'user grant-role locks locks',
+    'auth enable',
+  ];
+  const program = await provideEtcdctl();
+  for (const words of commands) await etcdctl(program, own, ...words.split(' '));
+}

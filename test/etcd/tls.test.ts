@@ -46,14 +46,16 @@ test('with certificates in files that the URL names', async () => {
 
 test('a server that we do not trust, and a server that does not trust us, are told', async () => {
   await using distrusting = new Holdfast(`etcds://localhost:${server.port}`);
-  const acquire = (locks: Holdfast): Promise<unknown> =>
-    locks
-      .mutex('a')
-      .acquire({ timeout: '1s' })
-      .catch((error: unknown) => error);
   const distrusted = await acquire(distrusting);
   expect(distrusted).toBeInstanceOf(EngineError);
   expect(String(distrusted)).toMatch(/self-signed certificate/);
   await using anonymous = new Holdfast(etcd(`etcds://localhost:${server.port}`, { tls: { ca: tls.ca } }));
   expect(await acquire(anonymous)).toBeInstanceOf(EngineError);
 });
+
+function acquire(locks: Holdfast): Promise<unknown> {
+  return locks
+    .mutex('a')
+    .acquire({ timeout: '1s' })
+    .catch((error: unknown) => error);
+}

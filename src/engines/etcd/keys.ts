@@ -94,7 +94,7 @@ export function under(prefix: string): KeyRange {
 }
 
 /** Percent-encodes everything but letters, digits and `. _ : -`. */
-export function encodeName(name: string): string {
+function encodeName(name: string): string {
   return encodeURIComponent(name)
     .replaceAll('%3A', ':')
     .replace(/[!~*'()]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);

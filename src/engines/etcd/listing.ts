@@ -12,7 +12,7 @@ const PAGE = 500;
 const CALL_MS = 5_000;
 
 /** What is listed of a claim, and where it stands. */
-export interface Listed {
+interface Listed {
   readonly line: LineRef;
   readonly capacity: number;
   readonly standing: Standing;
@@ -37,7 +37,7 @@ export async function* listLines(client: EtcdClient, keys: Keys, query: LineQuer
 }
 
 /** The claims of one name. */
-export async function* named(client: EtcdClient, keys: Keys, kind: LineKind, name: string): AsyncIterable<Listed> {
+async function* named(client: EtcdClient, keys: Keys, kind: LineKind, name: string): AsyncIterable<Listed> {
   const line = { kind, name };
   const prefix = kind === 'lock' ? keys.line(line, ALL) : keys.semaphores(name);
   for await (const standing of standingsUnder(client, prefix)) {

@@ -1,7 +1,7 @@
 /** The messages of etcd's API (v3, rpc.proto) that a lock needs, with the numbers of their fields. */
 import { bool, bytes, int64, many, message, one, type Received, string, uint } from './wire.js';
 
-export const Header = message({
+const Header = message({
   clusterId: one(1, int64),
   memberId: one(2, int64),
   revision: one(3, int64),
@@ -40,11 +40,11 @@ export const RangeResponse = message({
   count: one(4, int64),
 });
 
-export const PutRequest = message({ key: one(1, bytes), value: one(2, bytes), lease: one(3, int64) });
-export const PutResponse = message({ header: one(1, Header) });
+const PutRequest = message({ key: one(1, bytes), value: one(2, bytes), lease: one(3, int64) });
+const PutResponse = message({ header: one(1, Header) });
 
-export const DeleteRequest = message({ key: one(1, bytes), rangeEnd: one(2, bytes) });
-export const DeleteResponse = message({ header: one(1, Header), deleted: one(2, int64) });
+const DeleteRequest = message({ key: one(1, bytes), rangeEnd: one(2, bytes) });
+const DeleteResponse = message({ header: one(1, Header), deleted: one(2, int64) });
 
 const RequestOp = message({
   range: one(1, RangeRequest),

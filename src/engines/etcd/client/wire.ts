@@ -142,7 +142,7 @@ export function message<F extends Fields>(fields: F): Message<Values<F>> {
   };
 }
 
-export class Writer {
+class Writer {
   #buffer = Buffer.allocUnsafe(256);
   #length = 0;
 
@@ -196,7 +196,7 @@ export class Writer {
   }
 }
 
-export class Reader {
+class Reader {
   readonly #buffer: Uint8Array;
   #at = 0;
 

@@ -112,7 +112,7 @@ export class Lines {
   }
 
   /** False: it did not stand there. */
-  async leave({ key }: Pick<Spot, 'key'>, revision: bigint | undefined, also: readonly string[]): Promise<boolean> {
+  async leave(key: string, revision: bigint | undefined, also: readonly string[]): Promise<boolean> {
     const name = Buffer.from(key);
     const guard: Compare =
       revision === undefined

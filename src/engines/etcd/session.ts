@@ -110,10 +110,10 @@ export class EtcdSession implements Session {
   async leave({ id }: ClaimRef): Promise<boolean> {
     const entry = this.#entries.get(id);
     if (!entry) return false;
-    const { key, spot, revision, evicted } = entry;
+    const { key, revision, evicted } = entry;
     entry.stopWaiting?.();
     const inbox = evicted ? [this.#inboxKey(id)] : [];
-    const stood = await explained(this.#lines.leave(spot ?? { key }, revision, inbox));
+    const stood = await explained(this.#lines.leave(key, revision, inbox));
     if (entry.entering === 0) this.#forget(entry);
     return stood;
   }
@@ -269,7 +269,7 @@ export class EtcdSession implements Session {
       this.#setup.listener.lost(id, { reason: 'evicted', detail: reason });
     } else {
       // It had left already. The lease would take the message along, but that may live for long.
-      this.#lines.leave({ key }, undefined, []).catch(() => {});
+      this.#lines.leave(key, undefined, []).catch(() => {});
     }
   }
 
@@ -292,19 +292,23 @@ export class EtcdSession implements Session {
 
   /**
    * Which of our claims stand, beyond doubt. The keys of a lease come out of the leader's memory, which may be a moment
-   * behind what another member has told us: one that is missing there must not be taken for lost.
+   * behind what another member has told us: one that is missing there must not be taken for lost. So what the two do not
+   * agree on is read; that is little, however many claims there are.
    */
   async #standing(leased: readonly string[]): Promise<readonly string[]> {
-    const keys = [...new Set([...leased, ...this.#byKey.keys()])];
-    const standing: string[] = [];
-    for (let at = 0; at < keys.length; at += READS_AT_ONCE) {
-      const reads = keys.slice(at, at + READS_AT_ONCE).map((key) => ({ range: { key: Buffer.from(key) } }));
+    const there = new Set(leased);
+    const standing = leased.filter((key) => this.#byKey.has(key));
+    const doubtful = [
+      ...leased.filter((key) => !this.#byKey.has(key)),
+      ...[...this.#byKey.keys()].filter((key) => !there.has(key)),
+    ];
+    for (let at = 0; at < doubtful.length; at += READS_AT_ONCE) {
+      const reads = doubtful.slice(at, at + READS_AT_ONCE).map((key) => ({ range: { key: Buffer.from(key) } }));
       const { responses } = await this.#setup.client.txn({ success: reads }, { ...this.#calling, repeatable: true });
-      for (const { kv } of responses.flatMap(({ range }) => range?.kvs.map((kv) => ({ kv })) ?? [])) {
-        if (kv.lease !== this.#lease) continue;
-        const key = text(kv.key);
-        standing.push(key);
-        this.#adopt(key, kv.value);
+      for (const { key, value, lease } of responses.flatMap(({ range }) => range?.kvs ?? [])) {
+        if (lease !== this.#lease) continue;
+        standing.push(text(key));
+        this.#adopt(text(key), value);
       }
     }
     return standing;

@@ -6,13 +6,14 @@
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
-  connect,
+  connect as connectHttp2,
   constants,
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
   sensitiveHeaders,
 } from 'node:http2';
-import type { SecureContextOptions } from 'node:tls';
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTls, type SecureContextOptions } from 'node:tls';
 import { frame, FrameReader } from './frames.js';
 import { EtcdError, STATUS } from './status.js';
 
@@ -51,6 +52,8 @@ export interface Stream {
 export class Connection {
   readonly #member: Member;
   #session: ClientHttp2Session | undefined;
+  /** Of that session. */
+  #socket: Socket | undefined;
   #pinger: NodeJS.Timeout | undefined;
   #calls = 0;
   #streams = 0;
@@ -66,10 +69,10 @@ export class Connection {
       let message: Buffer | undefined;
       this.#underWay(1, 0);
       const timer = setTimeout(() => {
-        end(new EtcdError(STATUS.deadlineExceeded, `no answer within ${Math.round(withinMs)} ms`, wasSent()));
+        settle(new EtcdError(STATUS.deadlineExceeded, `no answer within ${Math.round(withinMs)} ms`, wasSent()));
         stream.close(constants.NGHTTP2_CANCEL);
       }, withinMs);
-      const end = (error: EtcdError): void => {
+      const settle = (error: EtcdError): void => {
         clearTimeout(timer);
         if (error.status === STATUS.ok && message) resolve(message);
         else reject(error.status === STATUS.ok ? broken('an answer without a message') : error);
@@ -80,7 +83,7 @@ export class Connection {
         },
         ended: (error) => {
           this.#underWay(-1, 0);
-          end(error);
+          settle(error);
         },
       });
       stream.end(frame(body));
@@ -109,7 +112,7 @@ export class Connection {
 
   /** Ends everything on it at once. A later call makes a new one. */
   close(): void {
-    this.#session?.destroy();
+    if (this.#session && this.#socket) end(this.#session, this.#socket);
   }
 
   #request(path: string, token?: string, withinMs?: number): { stream: ClientHttp2Stream; wasSent: () => boolean } {
@@ -133,13 +136,15 @@ export class Connection {
     if (this.#session && !this.#session.destroyed && !this.#session.closed) return this.#session;
     const { host, port, tls } = this.#member;
     const name = host.includes(':') ? `[${host}]` : host;
-    const session = connect(`${tls ? 'https' : 'http'}://${name}:${port}`, { ...tls });
+    const socket = dial(this.#member);
+    const session = connectHttp2(`${tls ? 'https' : 'http'}://${name}:${port}`, { createConnection: () => socket });
     const forget = (): void => {
       if (this.#session === session) this.#session = undefined;
     };
     // What went wrong is told by each of its streams.
     session.on('error', () => {});
     session.on('close', forget);
+    this.#socket = socket;
     session.on('goaway', forget);
     session.setMaxListeners(0);
     session.unref();
@@ -165,12 +170,29 @@ export class Connection {
 
   #ping(): void {
     const session = this.#session;
-    if (!session || session.destroyed) return;
-    const silent = setTimeout(() => session.destroy(), PONG_WITHIN_MS).unref();
+    const socket = this.#socket;
+    if (!session || !socket || session.destroyed) return;
+    const silent = setTimeout(() => end(session, socket), PONG_WITHIN_MS).unref();
     const answered = (): void => clearTimeout(silent);
     if (session.connecting) session.once('connect', answered);
     else session.ping(answered);
   }
+}
+
+function dial({ host, port, tls }: Member): Socket {
+  if (!tls) return connectTcp({ host, port, noDelay: true });
+  // An address is no name that a server could be asked for.
+  const servername = isIP(host) ? {} : { servername: host };
+  return connectTls({ host, port, ...tls, ...servername, ALPNProtocols: ['h2'] });
+}
+
+/**
+ * The socket, too: a session that is destroyed while it still connects leaves it open (seen with Node.js 20), and then the
+ * process can't even exit.
+ */
+function end(session: ClientHttp2Session, socket: Socket): void {
+  session.destroy();
+  socket.destroy();
 }
 
 interface Ears {

@@ -134,15 +134,16 @@ export class Watches {
 
   #heard({ watchId, canceled, compactRevision, header, events }: WatchResponse): void {
     const watch = this.#watches.get(watchId);
-    if (!watch) return;
-    if (canceled && compactRevision > 0n) {
-      this.#watches.delete(watchId);
-      return watch.listener.gap();
-    }
-    if (canceled) {
+    // A watch that is refused has no id. What has one and is not known to us was closed by us.
+    if (canceled && compactRevision === 0n && (watch || watchId < 0n)) {
       this.#streams.refused();
       this.#stream?.close();
       return;
+    }
+    if (!watch) return;
+    if (canceled) {
+      this.#watches.delete(watchId);
+      return watch.listener.gap();
     }
     if (events.length === 0) return;
     if (header) watch.from = header.revision + 1n;

@@ -341,10 +341,11 @@ function capacityIn(anyCapacity: string, key: string): number {
   return Number(key.slice(anyCapacity.length).split('/')[0]);
 }
 
-/** The claim that entered last and the one before it. */
+/** The claim that entered last and the one before it. Whoever that is, an exclusive claim waits for it: no values. */
 function newestTwo(prefix: string): Sent<typeof RangeRequest> {
   const { from, to } = under(prefix);
-  return { key: from, rangeEnd: to, sortTarget: SORT.create, sortOrder: ORDER.descending, limit: 2n };
+  const order = { sortTarget: SORT.create, sortOrder: ORDER.descending };
+  return { key: from, rangeEnd: to, ...order, limit: 2n, keysOnly: true };
 }
 
 /** The line in order; of a semaphore's, as much as can hold. */

@@ -6,8 +6,11 @@
  */
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
+import * as memcached from './memcached.js';
 import * as etcd from './etcd.js';
 import * as memory from './memory.js';
+import * as mysql from './mysql.js';
+import * as postgres from './postgres.js';
 import * as redis from './redis.js';
 import * as redlock from './redlock.js';
 import * as sqlite from './sqlite.js';
@@ -27,6 +30,9 @@ const SUITES: Readonly<Record<string, Suite>> = {
   'sqlite-lockfile': sqliteLockfile,
   redis,
   redlock,
+  postgres,
+  mysql,
+  memcached,
   etcd,
 };
 

@@ -16,6 +16,7 @@ export {
   StaleTokenError,
   UnsupportedError,
 } from './core/errors.js';
+export type { Schema } from './core/schema.js';
 export type { AcquireMessage, BeatMessage, GrantedMessage, LostMessage, ReleaseMessage } from './core/telemetry.js';
 export type { ClaimView, LineView } from './core/view.js';
 export { Holdfast, type HoldfastOptions, type InspectOptions } from './holdfast.js';
@@ -26,3 +27,4 @@ export type { AcquireOptions, Lock, TryOptions } from './locks/lock.js';
 export type { OnceOptions, OnceResult } from './locks/once.js';
 export type { Register, RegisterValue } from './locks/register.js';
 export type { RwLock } from './locks/rw-lock.js';
+export { schemaFromUrl } from './schemes.js';

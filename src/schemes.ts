@@ -7,9 +7,19 @@ import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
 import { type EngineUrl, parseEngineUrl } from './core/url.js';
+import { realmsOf } from './engines/memcached/keys.js';
+import { traits as memcachedTraits } from './engines/memcached/traits.js';
+import { memcachedUrl } from './engines/memcached/url.js';
 import { traits as etcdTraits } from './engines/etcd/traits.js';
 import { etcdUrl, FILE_PARAMS as ETCD_FILES } from './engines/etcd/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
+import {
+  advisoryTraits as postgresAdvisoryTraits,
+  queueTraits as postgresQueueTraits,
+} from './engines/postgres/traits.js';
+import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
+import { STRATEGIES as mysqlStrategies } from './engines/mysql/traits.js';
+import { URL_PARAMS as mysqlParams, mysqlUrl } from './engines/mysql/url.js';
 import { clusterRealm } from './engines/redis/shards.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
@@ -18,7 +28,7 @@ import { traits as sqliteTraits } from './engines/sqlite/traits.js';
 interface Strategy {
   readonly traits: Traits;
   load(url: EngineUrl): Promise<EngineSource>;
-  readonly realm?: (name: string) => string;
+  readonly realm?: (url: EngineUrl) => (name: string) => string;
   /** Throws if something is wrong with the URL, so that it is told when the Holdfast is made. */
   check?(url: EngineUrl): unknown;
   /** Absent where there is nothing to set up. */
@@ -49,10 +59,41 @@ const REDIS: Scheme = {
 const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
 const REDIS_CLUSTER: Scheme = {
   ...REDIS,
-  strategies: { ...REDIS.strategies, queue: { ...redisQueue, realm: clusterRealm } },
+  strategies: { ...REDIS.strategies, queue: { ...redisQueue, realm: () => clusterRealm } },
 };
 const REDLOCK: Scheme = { ...REDIS, strategies: { ballot: { ...redisQueue, traits: redlockTraits } } };
 
+function postgres(name: string, traits: Traits): Strategy {
+  return {
+    traits,
+    check: postgresUrl,
+    load: async (url) => (await import('./engines/postgres/index.js')).postgresFromUrl(postgresUrl(url), name),
+    schema: async (url) => (await import('./engines/postgres/index.js')).postgresSchema(postgresUrl(url)),
+  };
+}
+const POSTGRES: Scheme = {
+  hosts: true,
+  params: POSTGRES_PARAMS,
+  strategies: {
+    queue: postgres('queue', postgresQueueTraits),
+    advisory: postgres('advisory', postgresAdvisoryTraits),
+  },
+};
+const MYSQL: Scheme = {
+  hosts: true,
+  params: mysqlParams,
+  strategies: Object.fromEntries(
+    Object.entries(mysqlStrategies).map(([name, traits]): [string, Strategy] => [
+      name,
+      {
+        traits,
+        check: mysqlUrl,
+        load: async (url) => (await import('./engines/mysql/index.js')).mysqlFromUrl(mysqlUrl(url)),
+        schema: async (url) => (await import('./engines/mysql/index.js')).mysqlSchema(mysqlUrl(url)),
+      },
+    ]),
+  ),
+};
 const ETCD: Scheme = {
   hosts: true,
   params: [],
@@ -90,7 +131,23 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   'rediss+sentinel': REDIS_SENTINEL,
   'redis+cluster': REDIS_CLUSTER,
   'rediss+cluster': REDIS_CLUSTER,
+  postgres: POSTGRES,
+  postgresql: POSTGRES,
   redlock: REDLOCK,
+  mysql: MYSQL,
+  mariadb: MYSQL,
+  memcached: {
+    hosts: true,
+    params: [],
+    strategies: {
+      slots: {
+        traits: memcachedTraits,
+        check: memcachedUrl,
+        realm: (url) => realmsOf(memcachedUrl(url)),
+        load: async (url) => (await import('./engines/memcached/index.js')).memcachedFromUrl(memcachedUrl(url)),
+      },
+    },
+  },
   etcd: ETCD,
   etcds: { ...ETCD, params: ETCD_FILES },
 };
@@ -100,7 +157,7 @@ export function engineFromUrl(text: string): EngineSource {
   const { url, strategy } = find(text);
   return {
     traits: strategy.traits,
-    ...(strategy.realm && { realm: strategy.realm }),
+    ...(strategy.realm && { realm: strategy.realm(url) }),
     connect: async (setup) => (await strategy.load(url)).connect(setup),
   };
 }

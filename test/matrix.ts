@@ -1,12 +1,13 @@
 /**
- * `npm run test:matrix`: what the ordinary run does on one version of Node, with one client and one server of Redis, on
- * and with the others. Words choose: `npm run test:matrix -- 24`, `npm run test:matrix -- redis valkey-8`.
+ * `npm run test:matrix`: what the ordinary run does on one version of Node, with one client and one server of Redis and
+ * MariaDB, on and with the others; and the long form of tests that have a short one. Words choose:
+ * `npm run test:matrix -- 24`, `npm run test:matrix -- redis valkey-8 mysql-9`.
  *
  * Node comes from the registry as the package `node`, into the cache of npm, and servers from Debian, into .cache;
  * nothing is installed.
  */
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { DEBIAN_SERVERS, folderOf } from './matrix/debian-servers.js';
 
 /** The newest of each line, and one whose SQLite is too old for a write-ahead log. */
@@ -15,6 +16,7 @@ const NODES = ['22', '24', '26', OLD_SQLITE];
 const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts'];
 /** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
 const REDIS_SUITES = ['test/matrix/redis'];
+const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql'];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
@@ -31,8 +33,15 @@ function matrixOf(suites: readonly string[], path = process.env['PATH']): boolea
   return spawnSync(process.execPath, [vitest, 'run', ...suites], { stdio: 'inherit', env }).status === 0;
 }
 
+/** The server and its system tables need more than a name on PATH. */
+function onMysql(name: string): boolean {
+  const env = { ...process.env, HOLDFAST_MATRIX: '1', HOLDFAST_MYSQL: dirname(folderOf(name)) };
+  return spawnSync(process.execPath, [vitest, 'run', ...MYSQL_SUITES], { stdio: 'inherit', env }).status === 0;
+}
+
 /** The tests take a server from PATH if there is one. */
 function onServer(name: string): boolean {
+  if (name.startsWith('mysql')) return onMysql(name);
   return matrixOf(name.startsWith('etcd') ? ETCD_SUITES : REDIS_SUITES, `${folderOf(name)}:${process.env['PATH']}`);
 }
 

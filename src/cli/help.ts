@@ -7,6 +7,7 @@ const OVERVIEW = `holdfast: locks for scripts, cron jobs and deploys: only one o
   holdfast ls [prefix]                        who holds what, and who waits
   holdfast inspect <name>                     every claim on one lock, with id and token
   holdfast evict <name> <claim-id>            take a claim away from its holder
+  holdfast schema print|apply                 the tables that a database needs for locks
   holdfast help <command>                     more about one of them
   holdfast --version
 
@@ -105,7 +106,24 @@ Exit codes: 0 done, 1 no such claim, 64 wrong usage, 69 the engine could not be
 reached.
 `;
 
-const TOPICS: Readonly<Record<string, string>> = { run: RUN, ls: LS, inspect: INSPECT, evict: EVICT };
+const SCHEMA = `holdfast schema print [--url u]
+holdfast schema apply [--url u] [--json]
+
+Locks in a database need tables, and some of them functions. They are made with
+the first use, if the user of the URL has the rights to. Where it has not, somebody
+else makes them: print writes every statement, for a review or a migration tool,
+and asks no server; apply brings the database up to date, and may be run by any
+number of processes at once, and again and again.
+
+  holdfast schema print --url 'postgres://db/app?schema=locks' > locks.sql
+  HOLDFAST_URL=postgres://admin:secret@db/app holdfast schema apply
+
+Engines without a schema (redis, sqlite) have nothing to print and to apply.
+
+Exit codes: 0, 64 wrong usage, 69 the engine could not be reached, or refused.
+`;
+
+const TOPICS: Readonly<Record<string, string>> = { run: RUN, ls: LS, inspect: INSPECT, evict: EVICT, schema: SCHEMA };
 
 export function helpFor(topic: string | undefined): string {
   if (topic === undefined || topic === 'help') return OVERVIEW;

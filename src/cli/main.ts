@@ -6,6 +6,7 @@ import { helpFor } from './help.js';
 import { evict, inspect, type Listing, ls } from './list.js';
 import { parseList, parseRun } from './options.js';
 import { run } from './run.js';
+import { schema } from './schema.js';
 import { maskCredentials, printable } from './text.js';
 
 type Command = (args: readonly string[]) => Promise<number>;
@@ -18,6 +19,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     const synopsis = 'evict <name> <claim-id> [--reason text]';
     return print(await evict(parseList(args, { operands: [2, 2], synopsis, reason: true })));
   },
+  schema: async (args) => print(await schema(parseList(args, { operands: [1, 1], synopsis: 'schema print|apply' }))),
   help: async ([topic]) => print({ exit: 0, text: helpFor(topic) }),
 };
 

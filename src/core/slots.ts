@@ -111,6 +111,8 @@ export class SlotSession implements Session {
   readonly #patienceMs: number;
   readonly #seats = new Map<string, Seat>();
   readonly #lines = new Map<string, SlotLine>();
+  /** Left, and nobody said that the slot was dropped; by when it has run out. */
+  readonly #undropped = new Map<string, { readonly claim: ClaimRef; readonly until: number }>();
   #beats = 0;
   #aliveUntil: number;
 
@@ -129,7 +131,7 @@ export class SlotSession implements Session {
     const seat = this.#seats.get(claim.id) ?? this.#sit(claim);
     if (seat.token === undefined && !seat.waiting && seat.spot.held) {
       const token = await this.#take(seat, 0);
-      if (!seat.gone) seat.token ??= token;
+      if (token !== undefined) this.#hold(seat, token);
     }
     if (seat.token !== undefined && !seat.gone) return { state: 'held', token: seat.token };
     if (claim.wait && !seat.gone) {
@@ -149,7 +151,7 @@ export class SlotSession implements Session {
     }
     const dropped = this.#store.drop(claim);
     const held = seat.token !== undefined;
-    this.#afterDrop(seat.line, dropped);
+    this.#afterDrop(seat, dropped);
     this.#rise(seat);
     return (await dropped) || !held;
   }
@@ -165,13 +167,15 @@ export class SlotSession implements Session {
     this.#beats += 1;
     const sentAt = this.#clock.now();
     this.#closeIdleWatches();
+    this.#dropAgain();
     const index = this.#matches(roster) ? undefined : this.#index();
     const held: HeldSlot[] = [];
     for (const { claim, token } of this.#seats.values()) {
       if (token !== undefined) held.push({ id: claim.id, line: claim.line, token });
     }
     const lost = held.length > 0 ? await this.#store.keep(held) : [];
-    this.#aliveUntil = sentAt + this.ttlMs;
+    // The answer may be late: to a session that was closed meanwhile, or after that of a later beat.
+    if (this.#alive()) this.#aliveUntil = Math.max(this.#aliveUntil, sentAt + this.ttlMs);
     for (const id of lost) this.#lose(id, { reason: 'session' });
     return index ? { alive: true, index } : { alive: true };
   }
@@ -183,7 +187,9 @@ export class SlotSession implements Session {
     this.#seats.clear();
     this.#lines.clear();
     for (const seat of seats) depart(seat);
-    await Promise.allSettled(seats.filter(({ spot }) => spot.held).map(({ claim }) => this.#store.drop(claim)));
+    const claims: ClaimRef[] = seats.filter(({ spot }) => spot.held).map(({ claim }) => claim);
+    for (const { claim } of this.#undropped.values()) claims.push(claim);
+    await Promise.allSettled(claims.map((claim) => this.#store.drop(claim)));
     await Promise.allSettled(watches.map(async (watch) => (await watch)?.close()));
     await this.#store.close();
   }
@@ -261,8 +267,10 @@ export class SlotSession implements Session {
     this.#listener.lost(id, loss);
   }
 
-  #afterDrop(line: SlotLine, dropped: Promise<unknown>): void {
-    const dropping = Promise.allSettled([line.dropping, dropped]).then(() => {
+  #afterDrop({ claim, line }: Seat, dropped: Promise<unknown>): void {
+    const answered = this.#deadlines.race(dropped, () => new Error('no answer'));
+    answered.catch(() => this.#undropped.set(claim.id, { claim, until: this.#clock.now() + this.ttlMs }));
+    const dropping = Promise.allSettled([line.dropping, answered]).then(() => {
       if (line.dropping !== dropping) return;
       line.dropping = undefined;
       this.#forgetIfEmpty(line);
@@ -270,9 +278,18 @@ export class SlotSession implements Session {
     line.dropping = dropping;
   }
 
+  /** With every beat: who waits for it elsewhere should not have to wait for its end. */
+  #dropAgain(): void {
+    for (const [id, { claim, until }] of this.#undropped) {
+      if (until <= this.#clock.now()) this.#undropped.delete(id);
+      else void this.#store.drop(claim).then(() => this.#undropped.delete(id), expires);
+    }
+  }
+
   #forgetIfEmpty(line: SlotLine): void {
     const { ref, seats, dropping, watch } = line;
-    if (seats.size === 0 && !dropping && !watch) this.#lines.delete(`${ref.kind}:${ref.name}`);
+    const key = `${ref.kind}:${ref.name}`;
+    if (seats.size === 0 && !dropping && !watch) this.#lines.delete(key);
   }
 
   // --- asking ---------------------------------------------------------------------------------------------------
@@ -337,10 +354,16 @@ export class SlotSession implements Session {
   }
 
   #granted(seat: Seat, token: bigint): void {
-    if (seat.gone || seat.token !== undefined) return;
+    if (this.#hold(seat, token)) this.#listener.granted(seat.claim.id, token);
+  }
+
+  /** False: it has left, or holds already. Two takes of one claim may be under way, and have the same answer. */
+  #hold(seat: Seat, token: bigint): boolean {
+    if (seat.gone || seat.token !== undefined) return false;
     seat.token = token;
     seat.waiting = false;
-    this.#listener.granted(seat.claim.id, token);
+    seat.timer?.close();
+    return true;
   }
 
   // --- hints ----------------------------------------------------------------------------------------------------
@@ -348,7 +371,8 @@ export class SlotSession implements Session {
   #watch(line: SlotLine): void {
     if (!this.#store.watch) return;
     line.idleBeats = 0;
-    line.watch ??= this.#store
+    if (line.watch) return;
+    const opening: Promise<Watch | undefined> = this.#store
       .watch(line.ref, () => this.#freed(line))
       .then(
         (watch) => {
@@ -357,10 +381,13 @@ export class SlotSession implements Session {
           return watch;
         },
         () => {
-          line.watch = undefined;
+          // Until somebody comes to wait here, asking has to do.
+          if (line.watch === opening) line.watch = undefined;
+          this.#forgetIfEmpty(line);
           return undefined;
         },
       );
+    line.watch = opening;
   }
 
   #freed(line: SlotLine): void {

@@ -167,7 +167,7 @@ function folderOf({ engine, lock, nemeses }: Plan): string {
   return join(FOLDER, `${engine}-${lock}-${nemeses.length > 1 ? 'mixed' : nemeses[0]}-${values.seed}`);
 }
 
-/** The report stays; the history only of a run that is not green. */
+/** The report stays; the history only of a run that is not green, or in which something was counted. */
 function conclude(verdict: Verdict, nemeses: readonly string[], folder: string): void {
   const { outcome, figures, failures, counted, voidBecause, run: judged } = verdict;
   outcomes.push(outcome);
@@ -183,7 +183,7 @@ function conclude(verdict: Verdict, nemeses: readonly string[], folder: string):
   for (const { property, what } of failures.slice(0, 5)) console.log(`       ${property}: ${what}`);
   for (const reason of voidBecause) console.log(`       void: ${reason}`);
   if (counted.length > 0) console.log(`       counted, not judged: ${counted.length}`);
-  if (outcome !== 'passed') return console.log(`       ${again}`);
+  if (outcome !== 'passed' || counted.length > 0) return console.log(`       ${again}`);
   for (const file of readdirSync(folder)) if (!/\.(md|svg)$/.test(file)) rmSync(join(folder, file));
 }
 

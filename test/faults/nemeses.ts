@@ -8,7 +8,6 @@ import type { Random } from '../simulation/random.js';
 import type { ClockShim } from '../servers/clock-shim.js';
 import type { Fault } from '../servers/fault-proxy.js';
 import { type Network, whyNoNetwork } from '../servers/network.js';
-import type { Server } from '../servers/server.js';
 import type { FaultEvent, Property } from './history.js';
 import type { Target, TargetKind } from './targets.js';
 import type { ToWorker } from './worker-setup.js';
@@ -66,8 +65,9 @@ const onLinks = ({ proxies, server, leader }: Target): string | undefined =>
   proxies ? undefined : server || leader ? NO_PROXY : NO_SERVER;
 
 /** What can be said before anything is started. */
-export function whyNotApart({ startApart }: TargetKind): string | undefined {
-  return startApart ? whyNoNetwork() : 'nothing of it can be put on hosts of their own';
+export function whyNotApart({ startApart, processes }: TargetKind): string | undefined {
+  if (!processes) return ONE_PROCESS;
+  return startApart ? whyNoNetwork() : 'it is not set up on hosts of its own';
 }
 
 export const NEMESES: Readonly<Record<string, Nemesis>> = {
@@ -276,68 +276,54 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     about: 'the same, but only what is sent in one direction is lost',
     apart: true,
     whyNot: (_target, kind) => whyNotApart(kind),
-    strike: (scene) => onNetwork(scene, 'one-way', [scene.random.pick(['in', 'out'] as const)]),
+    strike: (scene) => onNetwork(scene, 'one-way', [scene.random.pick(['in', 'out'])]),
   },
 };
 
+/** Which direction of what crosses the border is lost. */
+type Ways = readonly ('in' | 'out')[];
+
 /** As the network sees it: whatever is sent is lost, nobody is told, and connections stay open on both sides. */
-async function onNetwork(scene: Scene, nemesis: string, ways: readonly ('in' | 'out')[]): Promise<void> {
-  const { server } = scene.target;
-  const detail = ways.length === 2 ? 'both ways' : ways[0]!;
-  if (server) return aWorkerApart(scene, nemesis, server, ways, detail);
-  return theLeaderApart(scene, nemesis, ways, detail);
+function onNetwork(scene: Scene, nemesis: string, ways: Ways): Promise<void> {
+  return scene.target.server ? aWorkerApart(scene, nemesis, ways) : theLeaderApart(scene, nemesis, ways);
 }
 
-async function aWorkerApart(
-  scene: Scene,
-  nemesis: string,
-  server: Server,
-  ways: readonly ('in' | 'out')[],
-  detail: string,
-): Promise<void> {
+async function aWorkerApart(scene: Scene, nemesis: string, ways: Ways): Promise<void> {
   const { network, workers } = scene.target.apart!;
   const { seat, id } = scene.random.pick(scene.victims());
-  await scene.during(
-    nemesis,
-    id,
-    async () => {
-      await lose(network, [workers.get(seat)!.address], [server.host], ways);
-      await sleep(scene.random.between(0.2, 3) * scene.ttlMs);
-      await network.heal();
-    },
-    { detail },
-  );
+  const part = async (): Promise<void> => {
+    await lose(network, [workers.get(seat)!.address], [scene.target.server!.host], ways);
+    await sleep(scene.random.between(0.2, 3) * scene.ttlMs);
+    await network.heal();
+  };
+  await scene.during(nemesis, id, part, { detail: ways.join(' and ') });
 }
 
 /** {the leader, some workers} | {its replicas, who elects, the other workers}, until another leads and the old one knows. */
-async function theLeaderApart(
-  scene: Scene,
-  nemesis: string,
-  ways: readonly ('in' | 'out')[],
-  detail: string,
-): Promise<void> {
+async function theLeaderApart(scene: Scene, nemesis: string, ways: Ways): Promise<void> {
   const { network, workers, servers, settled } = scene.target.apart!;
   const leader = await scene.target.leader!();
-  const victims = scene.victims().toSorted(() => scene.random.between(-1, 1));
-  const mates = victims.slice(0, 1 + scene.random.int(victims.length - 1));
+  const victims = scene.victims();
+  const alone = scene.random.pick(victims);
+  // At least one on each side.
+  const mates = victims.filter((victim) => victim === alone || scene.random.chance(0.4)).slice(0, victims.length - 1);
   const addresses = (some: readonly Victim[]): string[] => some.map(({ seat }) => workers.get(seat)!.address);
   const inside = [leader.host, ...addresses(mates)];
   const outside = [
     ...servers.filter((server) => server !== leader).map(({ host }) => host),
     ...addresses(victims.filter((victim) => !mates.includes(victim))),
   ];
+  const part = async (): Promise<void> => {
+    await lose(network, inside, outside, ways);
+    await sleep(scene.random.between(1, 10) * scene.ttlMs);
+    await network.heal();
+    await settled();
+  };
   const isolated = mates.map(({ id }) => id);
-  await scene.during(
-    nemesis,
-    'server',
-    async () => {
-      await lose(network, inside, outside, ways);
-      await sleep(scene.random.between(1, 10) * scene.ttlMs);
-      await network.heal();
-      await settled();
-    },
-    { detail: `${detail}, with ${isolated.join(', ')}`, isolated },
-  );
+  await scene.during(nemesis, 'server', part, {
+    detail: `${ways.join(' and ')}, with ${isolated.join(', ')}`,
+    isolated,
+  });
   await sleep(2 * scene.ttlMs);
 }
 
@@ -345,7 +331,7 @@ async function lose(
   network: Network,
   inside: readonly string[],
   outside: readonly string[],
-  ways: readonly ('in' | 'out')[],
+  ways: Ways,
 ): Promise<void> {
   if (ways.includes('out')) await network.lose(inside, outside);
   if (ways.includes('in')) await network.lose(outside, inside);

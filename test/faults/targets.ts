@@ -16,6 +16,9 @@ import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
 import type { Routes } from './routes.js';
+import { POSTGRES_TARGETS } from './targets-postgres.js';
+import { MYSQL_TARGETS } from './targets-mysql.js';
+import { MEMCACHED } from './targets-memcached.js';
 import { startEtcdSingle, startEtcdThree } from './targets-etcd.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
@@ -124,6 +127,9 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: startRedlock,
     short: { seconds: 8, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
   },
+  ...POSTGRES_TARGETS,
+  ...MYSQL_TARGETS,
+  memcached: MEMCACHED,
   etcd: {
     processes: true,
     start: startEtcdSingle,

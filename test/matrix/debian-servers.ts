@@ -30,6 +30,12 @@ export const DEBIAN_SERVERS: Readonly<Record<string, DebianServer>> = {
     program: 'usr/bin/valkey-server',
     as: 'redis-server',
   },
+  'mysql-9': {
+    suite: 'sid',
+    packages: ['mysql-server-core'],
+    program: 'usr/sbin/mysqld',
+    as: 'mysqld',
+  },
   'etcd-3.5': {
     suite: 'trixie',
     packages: ['etcd-server'],

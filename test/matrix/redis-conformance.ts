@@ -24,10 +24,11 @@ export async function onEveryClient(topology: Topology): Promise<void> {
   for (const clients of REDIS_CLIENTS) {
     const one = await servers.connect(clients);
     connected.push(one);
-    conformance({
-      test: test.concurrent,
-      engine: `${topology.name}, ${clients.name}`,
-      source: () => redis(one.client, { epochGuard: false }),
-    });
+    for (const strategy of ['queue', 'plain', 'hash'] as const)
+      conformance({
+        test: test.concurrent,
+        engine: `${topology.name}, ${clients.name}, ${strategy}`,
+        source: () => redis(one.client, { strategy, epochGuard: false }),
+      });
   }
 }

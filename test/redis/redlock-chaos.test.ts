@@ -128,10 +128,9 @@ async function play(blows: readonly Blow[]): Promise<void> {
         ...(at === 2 && { clock: skewed }),
       }),
   );
-  let over = false;
-  let failure: unknown;
+  const run: { over: boolean; failure?: unknown } = { over: false };
   const work = async (locks: Holdfast): Promise<void> => {
-    while (!over) {
+    while (!run.over) {
       const name = pick(random, NAMES);
       const ledger = ledgers.get(name)!;
       const lease = await locks.mutex(name).acquire({ timeout: 3_000 }).catch(expected);
@@ -144,18 +143,18 @@ async function play(blows: readonly Blow[]): Promise<void> {
   };
   const workers = users.flatMap((locks) => [work(locks), work(locks)]);
   void Promise.all(workers).catch((error: unknown) => {
-    failure = error;
+    run.failure = error;
   });
   try {
     const scene: Scene = { random, nodes: five.nodes, links };
     const end = performance.now() + RUN_MS;
-    while (performance.now() < end && failure === undefined) {
+    while (performance.now() < end && run.failure === undefined) {
       await pick(random, blows)(scene);
       await sleep(random() * TTL_MS);
       // Those that are down come back now and then.
       if (random() < 0.3) for (const { server } of five.nodes) if (!server.running) await server.restart();
     }
-    over = true;
+    run.over = true;
     await Promise.all(workers);
     for (const { server } of five.nodes) if (!server.running) await server.restart();
     for (const locks of users) {
@@ -169,7 +168,7 @@ async function play(blows: readonly Blow[]): Promise<void> {
   } catch (error) {
     throw new Error(`seed ${SEED}`, { cause: error });
   } finally {
-    over = true;
+    run.over = true;
     await Promise.allSettled(workers);
     await Promise.all(users.map((locks) => locks.close()));
   }

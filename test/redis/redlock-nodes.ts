@@ -16,7 +16,7 @@ export interface RedlockNode {
   /** Kills it and starts it again with what it had on disk, which is everything. */
   restart(): Promise<void>;
   /** Takes its memory from it while it does not run. */
-  forget(): Promise<void>;
+  readonly forget: () => Promise<void>;
   /** Kills it and starts it again without its memory. */
   restartEmpty(): Promise<void>;
 }

@@ -51,6 +51,8 @@ export const hash: SlotProtocol = {
   keep: KEEP,
   drop: DROP,
   ownerOf: (claimId) => claimId.replace('-', ':'),
+  // As Redisson does. node-redisson looks for a brace at the beginning only: its messages about `a{b}` are not heard here,
+  // and ours not there.
   channelOf: (key) => (key.includes('{') ? `redisson_lock__channel:${key}` : `redisson_lock__channel:{${key}}`),
   // Everybody sends messages; asking is only for those that get lost.
   pace: { firstMs: 50, mostMs: 1_000 },

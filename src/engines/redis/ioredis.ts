@@ -64,6 +64,9 @@ export class IoredisPort implements RedisPort {
    */
   readonly #checkTopology = atMostEvery(TOPOLOGY_MS, () => this.#ask((subscriber) => subscriber.refreshSlotsCache?.()));
 
+  /** Since when a subscriber of a cluster has refused everything. */
+  #strandedSince: number | undefined;
+
   #closed = false;
   #calls = 0;
   /** Why a client of ours is of no use, though it is connected: it goes on in database 0 if there is no other. */
@@ -127,9 +130,11 @@ export class IoredisPort implements RedisPort {
     this.#channels.add(channel, listener);
     try {
       const kind = await this.#subscribeTo(subscriber, channel);
-      return { kind, close: () => this.#unsubscribeFrom(subscriber, channel, kind) };
+      this.#strandedSince = undefined;
+      return { kind, close: () => this.#unsubscribeFrom(channel, kind) };
     } catch (error) {
       this.#channels.remove(channel);
+      if (this.#isStranded(error)) return this.#abandon(subscriber, error);
       // The client has noted it, and would subscribe to it for ever, on one node after the other.
       if (this.#sharded) this.#ask(() => subscriber.sunsubscribe!(channel));
       throw error;
@@ -150,10 +155,29 @@ export class IoredisPort implements RedisPort {
     return 'p';
   }
 
-  async #unsubscribeFrom(subscriber: Subscriber, channel: string, kind: Subscription['kind']): Promise<void> {
+  async #unsubscribeFrom(channel: string, kind: Subscription['kind']): Promise<void> {
     this.#channels.remove(channel);
-    if (kind === 's') await subscriber.sunsubscribe!(channel);
-    else await subscriber.unsubscribe(channel);
+    const subscriber = await this.#subscriber.made;
+    if (kind === 's') await subscriber?.sunsubscribe!(channel);
+    else await subscriber?.unsubscribe(channel);
+  }
+
+  /**
+   * A cluster client that connects anew while it makes its subscribers' connections stops these, and goes on waiting for
+   * them: for ever, with a subscriber for no slot. For a moment that is usual, after a failover.
+   */
+  #isStranded(error: unknown): boolean {
+    if (!(error instanceof Error) || !error.message.startsWith('No sharded subscriber')) return false;
+    this.#strandedSince ??= performance.now();
+    return performance.now() - this.#strandedSince > STRANDED_MS;
+  }
+
+  /** The next who listens makes another, which subscribes to what this one had. */
+  #abandon(subscriber: Subscriber, error: unknown): never {
+    this.#strandedSince = undefined;
+    this.#subscriber.forget();
+    subscriber.disconnect();
+    throw error;
   }
 
   checkSubscriber(): void {
@@ -180,7 +204,15 @@ export class IoredisPort implements RedisPort {
     const message = (channel: string, text: string): void => this.#channels.message(channel, text);
     subscriber.on('message', message);
     subscriber.on('smessage', message);
+    if (this.cluster) void this.#inherit(subscriber);
     return subscriber;
+  }
+
+  /** What was subscribed to by one that we abandoned. Who is missed by this hears with its next beat. */
+  async #inherit(subscriber: Subscriber): Promise<void> {
+    const names = this.#channels.names;
+    await Promise.allSettled(names.map((name) => this.#subscribeTo(subscriber, name)));
+    if (names.length > 0) this.#channels.resumed();
   }
 
   #singleSubscriber(): Subscriber {
@@ -239,6 +271,7 @@ function whenReady(subscriber: Subscriber): Promise<void> {
 
 const REVIVE_MS = 100;
 const TOPOLOGY_MS = 1_000;
+const STRANDED_MS = 3_000;
 
 /** A PING is all that a subscriber's connection is asked: without an answer for so long it is dead. */
 const SILENCE_MS = 3_000;

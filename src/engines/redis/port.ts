@@ -91,7 +91,7 @@ export class Channels {
 }
 
 /** Made once, with the first call; anew after a failure. */
-export function remembered<T>(make: () => Promise<T>): { get(): Promise<T>; readonly made: Promise<T> | undefined } {
+export function remembered<T>(make: () => Promise<T>): Remembered<T> {
   let made: Promise<T> | undefined;
   return {
     get: () => {
@@ -104,7 +104,17 @@ export function remembered<T>(make: () => Promise<T>): { get(): Promise<T>; read
     get made() {
       return made;
     },
+    forget: () => {
+      made = undefined;
+    },
   };
+}
+
+interface Remembered<T> {
+  get(): Promise<T>;
+  readonly made: Promise<T> | undefined;
+  /** The next who asks gets another. */
+  forget(): void;
 }
 
 /** What every beat of every session asks for, but not more often than this. */

@@ -86,7 +86,7 @@ export class RedisSlots implements SlotStore {
     try {
       return await this.#setup.port.run(script, keys, words.map(String));
     } catch (error) {
-      if (!(error instanceof Error && error.message.startsWith('WRONGTYPE'))) throw error;
+      if (!(error instanceof Error && error.message.includes('WRONGTYPE'))) throw error;
       const problem = `The key ${keys[0]} can't be used as a lock. ${this.#setup.protocol.otherKind}`;
       throw new EngineError(problem, { cause: error, retryable: false });
     }

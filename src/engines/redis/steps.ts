@@ -688,7 +688,11 @@ end
 if #del > 0 then redis.call('HDEL', state, unpack(del)) end
 if #set > 0 then redis.call('HSET', state, unpack(set)) end
 -- Without sessions only the tokens matter.
-if S.buried and redis.call('EXISTS', sessions) == 0 then redis.call('UNLINK', order) end
+if S.buried and redis.call('EXISTS', sessions) == 0 then
+  -- Whoever still has claims was deleted: to take the rest away would hide it from those who come.
+  if #redis.call('ZRANGEBYLEX', order, '[S', '(T', 'LIMIT', 0, 1) > 0 then return S.rare('abandon') end
+  redis.call('UNLINK', order)
+end
 for _, message in ipairs(S.messages) do redis.pcall(unpack(message)) end
 return answers
 `);

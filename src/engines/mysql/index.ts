@@ -1,0 +1,106 @@
+/**
+ * MySQL and MariaDB as lock servers. The protocols: queue-sql.ts and queue.ts (`queue`), rows.ts (`row`, `version`),
+ * pinned.ts (`for-update`, `get-lock`). What is needed of the client is client.ts; the tables are made by schema.ts.
+ */
+import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
+import type { Schema } from '../../core/schema.js';
+import { parseEngineUrl } from '../../core/url.js';
+import { Database, poolOf, type RawPool } from './client.js';
+import { ForUpdateStore, GetLockStore } from './pinned.js';
+import { Pins } from './pins.js';
+import { poolFromUrl } from './pool.js';
+import { QueueEngine } from './queue.js';
+import { RowStore, VersionStore } from './rows.js';
+import { ensureSchema, MysqlSchema } from './schema.js';
+import { SlotEngine } from './slot-engine.js';
+import { type MysqlStrategy, STRATEGIES } from './traits.js';
+import { checkSettings, type MysqlSettings, type MysqlUrl, mysqlUrl } from './url.js';
+
+export interface MysqlOptions {
+  /** How a lock is kept; the engine's page says which is for what. Default: `'queue'`. */
+  readonly strategy?: MysqlStrategy;
+  /** What the names of tables and routines begin with. Default: `'holdfast_'`. */
+  readonly tablePrefix?: string;
+  /** Whether tables and routines are made at the first use, where they are missing. Default: true. */
+  readonly migrate?: boolean;
+  /** How many connections the strategies may use that need one for each lock. Default: 64. */
+  readonly connections?: number;
+}
+
+/**
+ * Locks in MySQL or MariaDB, by a URL or on a pool of yours, which is never closed.
+ *
+ * @example
+ * import { createPool } from 'mysql2/promise';
+ * const locks = new Holdfast(mysql(createPool({ host: 'localhost', database: 'app' })));
+ */
+export function mysql(poolOrUrl: string | object, options: MysqlOptions = {}): EngineSource {
+  if (typeof poolOrUrl === 'string') {
+    const url = mysqlUrl(parseEngineUrl(poolOrUrl));
+    return mysqlFromUrl({ ...url, ...checkSettings({ ...url, ...options }) });
+  }
+  const settings = checkSettings(options);
+  const pool = poolOf(poolOrUrl);
+  const pools = async (): Promise<Pools> => ({ usual: pool, pinned: pool, owned: false });
+  return { traits: STRATEGIES[settings.strategy], connect: (setup) => connect(pools, settings, setup) };
+}
+
+export function mysqlFromUrl(url: MysqlUrl): EngineSource {
+  const isPinned = STRATEGIES[url.strategy].liveness === 'connection';
+  const pools = async (): Promise<Pools> => {
+    const usual = await poolFromUrl(url);
+    return { usual, pinned: isPinned ? await poolFromUrl(url, url.connections) : usual, owned: true };
+  };
+  return { traits: STRATEGIES[url.strategy], connect: (setup) => connect(pools, url, setup) };
+}
+
+export function mysqlSchema(url: MysqlUrl): Schema {
+  return new MysqlSchema(async () => new Database(await poolFromUrl(url), true), url.tablePrefix);
+}
+
+/** Connections that carry locks come from a pool of their own, where it is we who make it. */
+interface Pools {
+  readonly usual: RawPool;
+  readonly pinned: RawPool;
+  readonly owned: boolean;
+}
+
+/** Fewer than a pool of ours has connections: those that are late don't count. */
+const CALLS_AT_ONCE = 6;
+
+async function connect(open: () => Promise<Pools>, settings: MysqlSettings, setup: EngineSetup): Promise<Engine> {
+  const pools = await open();
+  const database = new Database(pools.usual, pools.owned, pools.owned ? CALLS_AT_ONCE : undefined);
+  try {
+    await ensureSchema(database, settings.tablePrefix, settings.migrate);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  return engineOf(database, pools, settings, setup);
+}
+
+function engineOf(
+  database: Database,
+  { pinned, owned }: Pools,
+  { strategy, tablePrefix: prefix, connections }: MysqlSettings,
+  setup: EngineSetup,
+): Engine {
+  if (strategy === 'queue') return new QueueEngine(database, prefix, setup);
+  const rows = { database, prefix, close: async () => {} };
+  if (strategy === 'row')
+    return new SlotEngine({ ...rows, tables: ['row'], store: (store) => new RowStore(store) }, setup);
+  if (strategy === 'version')
+    return new SlotEngine({ ...rows, tables: ['version'], store: (store) => new VersionStore(store) }, setup);
+  const pins = new Pins(pinned, owned, connections);
+  const connected = { database, prefix, close: () => pins.close() };
+  if (strategy === 'get-lock')
+    return new SlotEngine(
+      { ...connected, tables: ['mint'], store: (store) => new GetLockStore({ ...store, pins }) },
+      setup,
+    );
+  return new SlotEngine(
+    { ...connected, tables: ['mint', 'latch'], store: (store) => new ForUpdateStore({ ...store, pins }) },
+    setup,
+  );
+}

@@ -1,0 +1,141 @@
+/**
+ * The strategies `row` and `version`: a lock is one row of a table, found by its primary key. It is free when it has no
+ * owner, or when `until` has passed by the server's clock; whoever holds it moves that on.
+ *
+ *     row       take is one statement: insert the row, or take it over if it is free. Token: max(last + 1, µs)
+ *     version   take is optimistic: read the row, then change it if its version is still the one that was read
+ *
+ * A lock that is freed keeps its row, and with it its last token, until the sweeper deletes what nobody has used for a
+ * while; the floor remembers the highest token of what was deleted.
+ */
+import type { Claim, ClaimRef } from '../../core/engine.js';
+import type { HeldSlot, Pace, SlotStore, Taken } from '../../core/slots.js';
+import { bytes, text, type Value } from './client.js';
+import type { StoreSetup } from './slot-engine.js';
+import { firstToken, NOW } from './tables.js';
+
+/** So many locks are renewed by one statement. */
+const CHUNK = 500;
+
+/** What both have in common. */
+abstract class Rows implements SlotStore {
+  readonly pace: Pace = { firstMs: 5, mostMs: 100 };
+  protected readonly setup: StoreSetup;
+  protected readonly table: string;
+  protected readonly ttlUs: number;
+
+  constructor(setup: StoreSetup, table: string) {
+    this.setup = setup;
+    this.table = setup.prefix + table;
+    this.ttlUs = Math.round(setup.ttlMs * 1_000);
+  }
+
+  abstract take(claim: Claim): Promise<Taken>;
+
+  async keep(slots: readonly HeldSlot[]): Promise<readonly string[]> {
+    const lost: string[] = [];
+    for (let at = 0; at < slots.length; at += CHUNK) lost.push(...(await this.#keepSome(slots.slice(at, at + CHUNK))));
+    return lost;
+  }
+
+  async drop({ id, line }: ClaimRef): Promise<boolean> {
+    const { found } = await this.change(
+      `UPDATE ${this.table} SET owner = '', until = ${NOW} WHERE namespace = ? AND name = ? AND owner = ?`,
+      [...this.key(line.name), bytes(id)],
+    );
+    return found > 0;
+  }
+
+  async close(): Promise<void> {}
+
+  /** Claim ids are unique, so two lists are as good as a list of pairs, which no index would be used for. */
+  async #keepSome(slots: readonly HeldSlot[]): Promise<readonly string[]> {
+    const places = slots.map(() => '?').join(', ');
+    const ours = `namespace = ? AND name IN (${places}) AND owner IN (${places})`;
+    const values = [
+      this.setup.namespace,
+      ...slots.map(({ line }) => bytes(line.name)),
+      ...slots.map(({ id }) => bytes(id)),
+    ];
+    const options = { withinMs: this.setup.withinMs, urgent: true };
+    const renew = `UPDATE ${this.table} SET until = ${NOW} + ? WHERE ${ours} AND until > ${NOW}`;
+    await this.setup.database.change(renew, [this.ttlUs, ...values], options);
+    const find = `SELECT owner FROM ${this.table} WHERE ${ours} AND until > ${NOW}`;
+    const kept = new Set((await this.setup.database.rows(find, values, options)).map(([owner]) => text(owner)));
+    return slots.flatMap(({ id }) => (kept.has(id) ? [] : [id]));
+  }
+
+  protected key(name: string): readonly Value[] {
+    return [this.setup.namespace, bytes(name)];
+  }
+
+  protected change(sql: string, values: readonly Value[]): Promise<{ readonly found: number; readonly said: number }> {
+    return this.setup.database.change(sql, values, { withinMs: this.setup.withinMs });
+  }
+}
+
+export class RowStore extends Rows {
+  constructor(setup: StoreSetup) {
+    super(setup, 'row');
+  }
+
+  /**
+   * One statement. What it did it says with LAST_INSERT_ID, the only answer that does not depend on flags of the
+   * connection: the token, or 0 if the row is another's. Assignments see those before them, so `until` comes last.
+   */
+  async take({ id, line: { name } }: Claim): Promise<Taken> {
+    this.setup.sweeper.used();
+    const owner = bytes(id);
+    const isFree = `(owner = '' OR until <= ${NOW})`;
+    const { said } = await this.change(
+      `INSERT INTO ${this.table} (namespace, name, owner, token, until)
+        VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(this.setup.prefix)}), ${NOW} + ?)
+        ON DUPLICATE KEY UPDATE
+          token = IF(${isFree}, LAST_INSERT_ID(GREATEST(token + 1, ${NOW})), IF(owner = ?, LAST_INSERT_ID(token), token + LAST_INSERT_ID(0))),
+          owner = IF(${isFree}, ?, owner),
+          until = IF(owner = ?, ${NOW} + ?, until)`,
+      [...this.key(name), owner, this.setup.namespace, this.ttlUs, owner, owner, owner, this.ttlUs],
+    );
+    return said > 0 ? { token: BigInt(said) } : { freeInMs: undefined };
+  }
+}
+
+export class VersionStore extends Rows {
+  constructor(setup: StoreSetup) {
+    super(setup, 'version');
+  }
+
+  async take(claim: Claim): Promise<Taken> {
+    this.setup.sweeper.used();
+    const { id, line } = claim;
+    const owner = bytes(id);
+    const key = this.key(line.name);
+    const find = `SELECT CAST(token AS CHAR), owner, CAST(IF(owner = '', 0, until - ${NOW}) DIV 1000 AS CHAR) FROM ${this.table} WHERE namespace = ? AND name = ?`;
+    const [row] = await this.setup.database.rows(find, key, { withinMs: this.setup.withinMs });
+    if (!row) return this.#insert(key, owner);
+    const version = BigInt(text(row[0]));
+    const freeInMs = Number(row[2]);
+    if (text(row[1]) === id && freeInMs > 0) {
+      const lost = await this.keep([{ id, line, token: version }]);
+      return lost.length === 0 ? { token: version } : { freeInMs: undefined };
+    }
+    if (freeInMs > 0) return { freeInMs };
+    const { found } = await this.change(
+      `UPDATE ${this.table} SET token = token + 1, owner = ?, until = ${NOW} + ?
+        WHERE namespace = ? AND name = ? AND token = ? AND (owner = '' OR until <= ${NOW})`,
+      [owner, this.ttlUs, ...key, version],
+    );
+    return found > 0 ? { token: version + 1n } : { freeInMs: undefined };
+  }
+
+  /** A name's first version. Who comes second changes nothing, and reads it at the next try. */
+  async #insert(key: readonly Value[], owner: Buffer): Promise<Taken> {
+    const { said } = await this.change(
+      `INSERT INTO ${this.table} (namespace, name, owner, token, until)
+        VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(this.setup.prefix)}), ${NOW} + ?)
+        ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`,
+      [...key, owner, this.setup.namespace, this.ttlUs],
+    );
+    return said > 0 ? { token: BigInt(said) } : { freeInMs: undefined };
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * Deletes rows that nobody has used for a while, so that a name used once leaves nothing behind. Runs some seconds after
+ * the last use, in the background, and goes through a table in chunks, by primary key.
+ *
+ * Tokens must not fall with the rows: first the floor is raised to the highest token of a chunk, then only rows that are
+ * not above it are deleted. Whoever inserts a name anew reads the floor after that.
+ */
+import type { Clock, Timer } from '../../core/clock.js';
+import type { Database } from './client.js';
+import { bytes, text } from './client.js';
+import { NOW } from './tables.js';
+
+const CHUNK = 1_000;
+/** Not at once: a lock that is used again and again would be made again and again. */
+const IDLE_US = 5_000_000;
+const PAUSE_MS = 6_000;
+
+export interface SweeperSetup {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly namespace: Buffer;
+  readonly prefix: string;
+  readonly tables: readonly string[];
+}
+
+export class Sweeper {
+  readonly #setup: SweeperSetup;
+  #timer: Timer | undefined;
+  #uses = 0;
+  #closed = false;
+
+  constructor(setup: SweeperSetup) {
+    this.#setup = setup;
+  }
+
+  used(): void {
+    this.#uses += 1;
+    this.#schedule();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.close();
+  }
+
+  #schedule(): void {
+    if (this.#timer || this.#closed) return;
+    const { clock } = this.#setup;
+    const uses = this.#uses;
+    this.#timer = clock.timer(PAUSE_MS * (1 + clock.random()), () => {
+      void this.#sweep().finally(() => {
+        this.#timer = undefined;
+        if (uses !== this.#uses) this.#schedule();
+      });
+    });
+    this.#timer.unref();
+  }
+
+  async #sweep(): Promise<void> {
+    try {
+      for (const table of this.#setup.tables) await this.#clean(this.#setup.prefix + table);
+    } catch {
+      // The next one goes on.
+    }
+  }
+
+  async #clean(table: string): Promise<void> {
+    const { database, namespace, prefix } = this.#setup;
+    for (let after = bytes(''), end = false; !end;) {
+      const [row] = await database.rows(
+        `SELECT MAX(name), COUNT(*), CAST(MAX(token) AS CHAR), SUM(until < ${NOW} - ${IDLE_US}) FROM (
+          SELECT name, token, until FROM ${table} WHERE namespace = ? AND name > ? ORDER BY name LIMIT ${CHUNK}) AS chunk`,
+        [namespace, after],
+      );
+      const [until, count, token, idle] = row!;
+      end = Number(count) < CHUNK;
+      if (Number(idle) > 0) {
+        const highest = BigInt(text(token));
+        await database.change(
+          `INSERT INTO ${prefix}floor VALUES (?, ?) ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)`,
+          [namespace, highest, highest],
+        );
+        // What is locked is in use.
+        await database.transaction(
+          `SELECT name FROM ${table} WHERE namespace = ? AND name > ? AND name <= ? AND until < ${NOW} - ${IDLE_US}
+            AND token <= ? FOR UPDATE SKIP LOCKED`,
+          [namespace, after, until as Buffer, highest],
+          (names) => ({
+            sql: `DELETE FROM ${table} WHERE namespace = ? AND name IN (${names.map(() => '?').join(', ')})`,
+            values: [namespace, ...names.map(([name]) => name as Buffer)],
+          }),
+        );
+      }
+      if (!end) after = until as Buffer;
+    }
+  }
+}

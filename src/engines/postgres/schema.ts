@@ -1,0 +1,191 @@
+/**
+ * The tables, and the numbered migrations that make them. Many processes may start at once: whoever migrates holds an
+ * advisory lock, and each migration is one transaction with the note that it was made. A database that is ahead of us is
+ * fine: migrations keep what older versions call, so that a fleet can be updated one by one.
+ */
+import { EngineError } from '../../core/errors.js';
+import type { Schema } from '../../core/schema.js';
+import type { Database } from './database.js';
+import type { Names } from './names.js';
+import { routines } from './routines.js';
+import { codeOf } from './trouble.js';
+
+interface Migration {
+  readonly title: string;
+  readonly statements: (names: Names) => readonly string[];
+}
+
+/** Never change one that has been released: add another. */
+const MIGRATIONS: readonly Migration[] = [
+  { title: 'tables of sessions, lines, claims and registers', statements: tables },
+  { title: 'functions', statements: routines },
+];
+
+function tables(names: Names): string[] {
+  // Names are compared as bytes, whatever the database's own collation.
+  const text = 'text COLLATE "C"';
+  return [
+    // Updated by every beat, in place: half of each page is left free for that.
+    `CREATE TABLE ${names.of('session')} (
+  id          ${text} PRIMARY KEY,     -- a secret: who knows it can end the session
+  namespace   ${text} NOT NULL,
+  inbox       ${text} NOT NULL,        -- the channel of its process
+  ttl         interval NOT NULL,
+  expires     timestamptz NOT NULL
+) WITH (fillfactor = 50)`,
+    `CREATE TABLE ${names.of('line')} (
+  namespace   ${text} NOT NULL,
+  line        ${text} NOT NULL,        -- 'l' or 's' (lock, semaphore), and the name
+  capacity    bigint NOT NULL,
+  held        bigint NOT NULL,         -- sum of the weights that hold
+  waiting     bigint NOT NULL,         -- how many wait
+  last_token  bigint NOT NULL,
+  used        timestamptz NOT NULL,
+  PRIMARY KEY (namespace, line)
+) WITH (fillfactor = 50)`,
+    `CREATE TABLE ${names.of('claim')} (
+  session     ${text} NOT NULL,
+  id          ${text} NOT NULL,
+  namespace   ${text} NOT NULL,
+  line        ${text} NOT NULL,
+  serial      bigint NOT NULL,
+  weight      bigint NOT NULL,
+  held        boolean NOT NULL,
+  token       bigint NOT NULL,         -- order in line
+  since       timestamptz NOT NULL,
+  note        text NOT NULL,
+  evicted     text,                    -- why it is to go, as JSON
+  PRIMARY KEY (session, id)
+)`,
+    `CREATE INDEX ${names.index('in_line')} ON ${names.of('claim')} (namespace, line, held, token)`,
+    `CREATE TABLE ${names.of('floor')} (
+  namespace   ${text} PRIMARY KEY,
+  token       bigint NOT NULL DEFAULT 0
+)`,
+    `CREATE TABLE ${names.of('register')} (
+  namespace   ${text} NOT NULL,
+  name        ${text} NOT NULL,
+  value       bytea,                   -- UTF-8; as text it could not have a NUL
+  token       bigint NOT NULL,
+  written     timestamptz NOT NULL,
+  max_read    bigint NOT NULL,
+  max_write   bigint NOT NULL,
+  PRIMARY KEY (namespace, name)
+)`,
+  ];
+}
+
+/** No such table, no such schema. */
+const MISSING = new Set(['42P01', '3F000']);
+
+export class PostgresSchema implements Schema {
+  readonly #database: Database;
+  readonly #names: Names;
+
+  constructor(database: Database, names: Names) {
+    this.#database = database;
+    this.#names = names;
+  }
+
+  print(): string {
+    return printSchema(this.#names);
+  }
+
+  async apply(): Promise<readonly string[]> {
+    return this.#database.pinned(async (run) => {
+      await run('BEGIN');
+      try {
+        // One lock for all schemas: a migration takes a moment, and there are few.
+        await run(`SELECT pg_advisory_xact_lock(hashtextextended('holdfast migration', 0))`);
+        const [found] = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [this.#names.schema]);
+        // Not IF NOT EXISTS: that needs the right to make schemas even if it is there.
+        if (!found) await run(`CREATE SCHEMA "${this.#names.schema}"`);
+        const done = await this.#version(run);
+        const missing = MIGRATIONS.slice(done ?? 0);
+        if (done === undefined) await run(migrationTable(this.#names));
+        for (const [at, { statements }] of missing.entries()) {
+          for (const statement of statements(this.#names)) await run(statement);
+          await run(note(this.#names, (done ?? 0) + at + 1));
+        }
+        await run('COMMIT');
+        return missing.map(({ title }) => title);
+      } catch (error) {
+        await run('ROLLBACK').catch(() => {});
+        throw error;
+      }
+    });
+  }
+
+  /** Makes sure that everything is there, before the first lock. */
+  async ensure(mayMigrate: boolean): Promise<void> {
+    const version = await this.#database
+      .query(`SELECT max(version) FROM ${this.#names.of('migration')}`)
+      .then(([row]) => Number(row![0]))
+      .catch((error: unknown) => {
+        if (MISSING.has(codeOf(error))) return 0;
+        throw error;
+      });
+    if (version >= MIGRATIONS.length) return;
+    if (!mayMigrate) {
+      throw new EngineError(
+        `PostgreSQL lacks the tables of Holdfast in schema "${this.#names.schema}" (version ${version}, not ${MIGRATIONS.length}), and migrate is false. ` +
+          'Run: holdfast schema apply',
+        { retryable: false },
+      );
+    }
+    await this.apply();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#database.close();
+  }
+
+  async #version(run: Run): Promise<number | undefined> {
+    const table = this.#names.of('migration');
+    const [found] = await run('SELECT to_regclass($1)', [table]);
+    if (found![0] === null) return undefined;
+    const [row] = await run(`SELECT coalesce(max(version), 0) FROM ${table}`);
+    return Number(row![0]);
+  }
+}
+
+type Run = (text: string, values?: readonly unknown[]) => Promise<readonly (readonly (string | null)[])[]>;
+
+/** All statements, as one script. */
+function printSchema(names: Names): string {
+  const steps = MIGRATIONS.flatMap(({ title, statements }, at) => [
+    `-- ${at + 1}: ${title}\n${statements(names).join(';\n\n')}`,
+    note(names, at + 1),
+  ]);
+  return (
+    [
+      `BEGIN`,
+      `CREATE SCHEMA IF NOT EXISTS "${names.schema}"`,
+      migrationTable(names),
+      ...steps,
+      `COMMIT`,
+      `-- For a role that is not their owner:\n${grants(names)
+        .map((grant) => `-- ${grant};`)
+        .join('\n')}`,
+    ].join(';\n\n') + '\n'
+  );
+}
+
+/** What a role needs that did not make the tables itself. */
+function grants({ schema }: Names, role = 'the_role'): readonly string[] {
+  return [
+    `GRANT USAGE ON SCHEMA "${schema}" TO ${role}`,
+    `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "${schema}" TO ${role}`,
+  ];
+}
+
+function migrationTable(names: Names): string {
+  return `CREATE TABLE ${names.of('migration')} (
+  version     integer PRIMARY KEY,
+  applied     timestamptz NOT NULL DEFAULT clock_timestamp()
+)`;
+}
+
+function note(names: Names, version: number): string {
+  return `INSERT INTO ${names.of('migration')} (version) VALUES (${version})`;
+}

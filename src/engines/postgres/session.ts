@@ -1,0 +1,149 @@
+/** A session of the `queue` strategy: each call is one of the functions in routines.ts. */
+import type {
+  Claim,
+  ClaimRef,
+  IndexedClaim,
+  OpenOptions,
+  Place,
+  Pulse,
+  Roster,
+  Session,
+  SessionListener,
+} from '../../core/engine.js';
+import { lineId, lineRef } from './lines.js';
+import { Steps } from './steps.js';
+
+/** What a session needs of its engine. */
+export interface Queue {
+  /** Calls a function and returns its answer. */
+  call(routine: string, ...args: readonly unknown[]): Promise<string | null>;
+  /** The same, over the connection that listens. */
+  callAside(routine: string, ...args: readonly unknown[]): Promise<string | null>;
+  readonly namespace: string;
+  /** One of ours waits; in so many milliseconds somebody before it may be dead (-1: nobody). */
+  waits(lookMs: number): void;
+  /** After each beat. */
+  beaten(someoneDied: boolean): void;
+  forget(session: QueueSession): void;
+}
+
+interface BeatAnswer {
+  readonly dead: boolean;
+  readonly evicted: [id: string, reason: string][] | null;
+  readonly index: [id: string, line: string, held: boolean, token: string][] | null;
+}
+
+export class QueueSession implements Session {
+  readonly ttlMs: number;
+  readonly #id: string;
+  readonly #queue: Queue;
+  readonly #listener: SessionListener;
+  readonly #steps: Steps;
+  /** Not granted yet, as far as we know; also those whose enter is under way, because a message may overtake its answer. */
+  readonly #waiting = new Set<string>();
+  /** Under way: the core asks again when an answer is late, and a busy server is not to be asked twice. */
+  readonly #entering = new Map<string, Promise<Place>>();
+
+  constructor(queue: Queue, { id, ttlMs }: OpenOptions, listener: SessionListener) {
+    this.#queue = queue;
+    this.#id = id;
+    this.ttlMs = ttlMs;
+    this.#listener = listener;
+    this.#steps = new Steps({
+      one: ([routine, claim, ...rest]) => queue.call(routine, id, claim, queue.namespace, ...rest),
+      many: async (steps) =>
+        JSON.parse((await queue.call('steps', id, queue.namespace, JSON.stringify(steps)))!) as (string | null)[],
+    });
+  }
+
+  get hasWaiting(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  async open(inbox: string): Promise<void> {
+    await this.#queue.call('open', this.#id, this.#queue.namespace, inbox, Math.ceil(this.ttlMs));
+  }
+
+  enter(claim: Claim): Promise<Place> {
+    const under = this.#entering.get(claim.id);
+    if (under) return under;
+    const entering = this.#enter(claim).finally(() => this.#entering.delete(claim.id));
+    this.#entering.set(claim.id, entering);
+    return entering;
+  }
+
+  async #enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
+    this.#waiting.add(id);
+    const answer = (await this.#steps.ask('enter', id, lineId(line), serial, weight, capacity, wait, note)) ?? 'g';
+    const place = placeOf(answer);
+    // A message may have overtaken this answer: then it is not waiting any more.
+    if (place.state !== 'waiting') this.#waiting.delete(id);
+    else if (this.#waiting.has(id)) this.#queue.waits(Number(answer.slice(1)));
+    return place;
+  }
+
+  async leave({ id, line }: ClaimRef): Promise<boolean> {
+    this.#waiting.delete(id);
+    return (await this.#steps.ask('leave', id, lineId(line))) === 't';
+  }
+
+  async reweigh({ id, line, weight }: Claim): Promise<void> {
+    await this.#queue.call('reweigh', this.#id, id, this.#queue.namespace, lineId(line), weight);
+  }
+
+  async beat({ count, held, checksum, unsettled }: Roster): Promise<Pulse> {
+    const answer = await this.#queue.callAside('beat', this.#id, count, held, checksum, unsettled);
+    if (answer === null) return { alive: false };
+    const { dead, evicted, index } = JSON.parse(answer) as BeatAnswer;
+    this.#queue.beaten(dead);
+    for (const [id, reason] of evicted ?? []) this.#evicted(id, reason);
+    return index ? { alive: true, index: index.map(indexed) } : { alive: true };
+  }
+
+  async close(): Promise<void> {
+    this.#waiting.clear();
+    this.#queue.forget(this);
+    // Many claims are buried in several steps.
+    while ((await this.#queue.call('shut', this.#id, this.#queue.namespace)) === 't');
+  }
+
+  // --- what the server tells us ---------------------------------------------------------------------------------
+
+  message(what: string, id: string, rest: string): void {
+    if (what === 'granted') this.#granted(id, BigInt(rest));
+    else if (what === 'evicted') this.#evicted(id, rest);
+  }
+
+  /** Asks how those stand that wait: messages were missed, or do not come at all. */
+  async look(): Promise<void> {
+    if (!this.hasWaiting) return;
+    const answer = await this.#queue.call('look', this.#id, [...this.#waiting]);
+    const found = JSON.parse(answer ?? '[]') as [id: string, token: string | null, reason: string | null][];
+    for (const [id, token, reason] of found) {
+      if (token !== null) this.#granted(id, BigInt(token));
+      if (reason !== null) this.#evicted(id, reason);
+    }
+  }
+
+  #granted(id: string, token: bigint): void {
+    if (this.#waiting.delete(id)) this.#listener.granted(id, token);
+  }
+
+  #evicted(id: string, reason: string): void {
+    this.#waiting.delete(id);
+    this.#listener.lost(id, { reason: 'evicted', detail: JSON.parse(reason) as string });
+  }
+}
+
+function placeOf(answer: string): Place {
+  const rest = answer.slice(1);
+  if (answer.startsWith('h')) return { state: 'held', token: BigInt(rest) };
+  if (answer.startsWith('w')) return { state: 'waiting' };
+  if (answer.startsWith('r')) return { state: 'refused' };
+  if (answer.startsWith('m')) return { state: 'mismatch', capacity: Number(rest) };
+  return { state: 'gone' };
+}
+
+function indexed([id, line, held, token]: [string, string, boolean, string]): IndexedClaim {
+  return { id, line: lineRef(line), state: held ? 'held' : 'waiting', token: BigInt(token) };
+}

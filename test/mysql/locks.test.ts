@@ -1,0 +1,131 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createPool as createPromisePool } from 'mysql2/promise';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { mysql } from '../../src/engines/mysql/index.js';
+import { AcquireTimeoutError, Holdfast } from '../../src/index.js';
+import { sql, startMariadb } from '../servers/mariadb.js';
+import type { Server } from '../servers/server.js';
+import { eventually } from '../servers/wait.js';
+import { Worker } from '../sqlite/processes.js';
+import { LONG, Stage, STRATEGIES } from './kit.js';
+
+let server: Server;
+
+beforeAll(async () => {
+  server = await startMariadb();
+});
+afterAll(() => server.stop());
+
+const urlOf = (strategy: string): string => `mysql://root@127.0.0.1:${server.port}/test?strategy=${strategy}`;
+
+describe.each(STRATEGIES)('%s', (strategy) => {
+  test('never loses an update: 8 processes increment a plain file', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-'));
+    const file = join(folder, 'counter');
+    writeFileSync(file, '0');
+    const times = LONG ? 100 : 15;
+    const workers = Array.from({ length: 8 }, () => new Worker());
+    await Promise.all(workers.map((worker) => worker.ask('open', { url: urlOf(strategy), ttl: '10s' })));
+    await Promise.all(workers.map((worker) => worker.ask('count', { name: 'counter', file, times })));
+    await Promise.all(workers.map((worker) => worker.end()));
+    const counted = readFileSync(file, 'utf8');
+    rmSync(folder, { recursive: true });
+    expect(counted).toBe(`${8 * times}`);
+  });
+
+  test('two names never block each other, not even while one of them stands still inside the server', async () => {
+    await using stage = new Stage(() => server.port);
+    const locks = stage.locks({ strategy });
+    await locks.mutex('left').run(() => {});
+    await locks.mutex('right').run(() => {});
+    const pool = stage.pool().promise();
+    const connection = await pool.getConnection();
+    await connection.beginTransaction();
+    // Whatever row stands for the name, in whatever table: locked by somebody who does not go on.
+    for (const table of ['row', 'version', 'latch', 'mint'])
+      await connection.query(
+        `SELECT * FROM holdfast_${table} WHERE namespace = 'holdfast' AND name = 'left' FOR UPDATE`,
+      );
+    await connection.query(
+      "SELECT * FROM holdfast_line WHERE namespace = 'holdfast' AND kind = 0 AND name = 'left' FOR UPDATE",
+    );
+    const held = await locks.mutex('right').acquire({ timeout: '20s' });
+    expect(held.held).toBe(true);
+    await held.release();
+    await locks.mutex('middle').run({ timeout: '20s' }, () => {});
+    connection.destroy();
+  });
+
+  test('a busy lock is an AcquireTimeoutError, whatever the server calls it', async () => {
+    await using stage = new Stage(() => server.port);
+    const [a, b] = [stage.locks({ strategy }), stage.locks({ strategy })];
+    const lease = await a.mutex('busy').acquire();
+    await expect(b.mutex('busy').acquire({ timeout: 1_000 })).rejects.toThrow(AcquireTimeoutError);
+    expect(await b.mutex('busy').tryAcquire()).toBeUndefined();
+    await lease.release();
+  });
+
+  test('no error reaches anybody in a storm of many names in random order', async () => {
+    await using stage = new Stage(() => server.port);
+    const names = Array.from({ length: 6 }, (_, at) => `storm-${at}`);
+    const inside = new Map<string, number>();
+    const instances = Array.from({ length: 4 }, () =>
+      stage.locks({ strategy }, {}, stage.pool({ connectionLimit: 30 })),
+    );
+    const storm = async (locks: Holdfast): Promise<void> => {
+      for (let turn = 0; turn < (LONG ? 40 : 6); turn += 1) {
+        const some = names.filter(() => Math.random() < 0.4).sort(() => Math.random() - 0.5);
+        if (some.length === 0) continue;
+        await locks.all(some.map((name) => locks.mutex(name))).run(async () => {
+          for (const name of some) {
+            expect(inside.get(name) ?? 0).toBe(0);
+            inside.set(name, 1);
+          }
+          await new Promise((resolve) => setTimeout(resolve, Math.random() * 3));
+          for (const name of some) inside.set(name, 0);
+        });
+      }
+    };
+    await Promise.all(instances.flatMap((locks) => [storm(locks), storm(locks)]));
+  });
+
+  test('a name used once leaves nothing behind, and its tokens go on above the last', async () => {
+    await using stage = new Stage(() => server.port);
+    const namespace = `clean-${strategy}`;
+    const locks = stage.locks({ strategy }, { namespace, ttl: '6s' }, stage.pool({ connectionLimit: 30 }));
+    const many = LONG ? 100_000 : 1_000;
+    const first = await locks.mutex('name-0').run(async ({ token }) => token);
+    for (let at = 0; at < many; at += 20)
+      await Promise.all(Array.from({ length: 20 }, (_, next) => locks.mutex(`name-${at + next}`).run(() => {})));
+    const tables = strategy === 'queue' ? ['line', 'claim'] : ['row', 'version', 'latch', 'mint'];
+    await eventually('the tables are small', async () => {
+      for (const table of tables) {
+        const query = `SELECT COUNT(*) AS many FROM holdfast_${table} WHERE namespace = '${namespace}'`;
+        expect(Number((await sql(server.port, query))[0]!['many'])).toBeLessThan(10);
+      }
+    });
+    // What was deleted is remembered as a floor: also a clock that went back would give no smaller token.
+    const floors = await sql(
+      server.port,
+      `SELECT CAST(token AS CHAR) AS token FROM holdfast_floor WHERE namespace = '${namespace}'`,
+    );
+    expect(BigInt(String(floors[0]!['token'])) * 1_024n).toBeGreaterThanOrEqual(first);
+    expect(await locks.mutex('name-0').run(async ({ token }) => token)).toBeGreaterThan(first);
+  }, 600_000);
+
+  test('a pool of mysql2/promise does, too, and is not closed', async () => {
+    const pool = createPromisePool(urlOf(strategy).replace(/\?.*/, ''));
+    const locks = new Holdfast(mysql(pool, { strategy }));
+    expect(await locks.mutex('promised').run(async ({ held }) => held)).toBe(true);
+    await locks.close();
+    expect((await pool.query('SELECT 1 AS one'))[0]).toEqual([{ one: 1 }]);
+    await pool.end();
+  });
+});
+
+test('what is no pool is refused when it is passed', () => {
+  for (const wrong of [{}, { query() {} }, undefined, 5])
+    expect(() => mysql(wrong as object)).toThrow(/pool of mysql2/);
+});

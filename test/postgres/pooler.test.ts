@@ -1,0 +1,34 @@
+/** Behind a pooler that shares connections between transactions. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startPgBouncer } from '../servers/pgbouncer.js';
+import type { Server } from '../servers/server.js';
+import { Kit } from './kit.js';
+
+const kit = new Kit();
+let bouncer: Server;
+
+beforeAll(async () => {
+  bouncer = await startPgBouncer(kit.server.port);
+});
+
+afterAll(() => bouncer.stop());
+
+const url = (): string => kit.url.replace(`:${kit.server.port}/`, `:${bouncer.port}/`);
+
+test('queue: waiters are served though messages do not come through, and a warning says why it takes longer', async () => {
+  const warned = new Promise<Error>((resolve) => process.once('warning', resolve));
+  const [a, b] = [kit.locks(url()), kit.locks(url())];
+  for (let round = 0; round < 5; round += 1) {
+    const lease = await a.mutex('x').acquire();
+    const waiting = b.mutex('x').acquire();
+    await lease.release();
+    expect((await waiting).token).toBeGreaterThan(lease.token);
+    await (await waiting).release();
+  }
+  expect((await warned).message).toContain('LISTEN');
+});
+
+test('advisory: is refused', async () => {
+  const locks = kit.locks(url(), { strategy: 'advisory' });
+  await expect(locks.mutex('x').acquire()).rejects.toMatchObject({ code: 'HOLDFAST_CONFIG' });
+});

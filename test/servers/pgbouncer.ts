@@ -1,0 +1,30 @@
+/** PgBouncer before a PostgreSQL, in the mode that shares connections between transactions. Everybody is let in. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { LOOPBACK } from './ports.js';
+import { asNobodyInParticular, sql } from './postgres.js';
+import { provide } from './provide.js';
+import { type Server, startServer } from './server.js';
+
+export async function startPgBouncer(target: number): Promise<Server> {
+  const program = await provide('pgbouncer', ['pgbouncer']);
+  return startServer({
+    name: 'pgbouncer',
+    program: asNobodyInParticular(program),
+    args: ({ data }) => [join(data, 'pgbouncer.ini')],
+    prepare: ({ port, data }) =>
+      writeFile(
+        join(data, 'pgbouncer.ini'),
+        `[databases]
+* = host=${LOOPBACK} port=${target} user=postgres
+[pgbouncer]
+listen_addr = ${LOOPBACK}
+listen_port = ${port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+`,
+      ),
+    ready: async ({ port }) => (await sql(port, 'SELECT 1')).length === 1,
+  });
+}

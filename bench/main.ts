@@ -7,6 +7,7 @@
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
 import * as memcached from './memcached.js';
+import * as etcd from './etcd.js';
 import * as memory from './memory.js';
 import * as mysql from './mysql.js';
 import * as postgres from './postgres.js';
@@ -32,6 +33,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   postgres,
   mysql,
   memcached,
+  etcd,
 };
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];

@@ -10,6 +10,8 @@ import { type EngineUrl, parseEngineUrl } from './core/url.js';
 import { realmsOf } from './engines/memcached/keys.js';
 import { traits as memcachedTraits } from './engines/memcached/traits.js';
 import { memcachedUrl } from './engines/memcached/url.js';
+import { traits as etcdTraits } from './engines/etcd/traits.js';
+import { etcdUrl, FILE_PARAMS as ETCD_FILES } from './engines/etcd/url.js';
 import { traits as memoryTraits } from './engines/memory/traits.js';
 import {
   advisoryTraits as postgresAdvisoryTraits,
@@ -92,6 +94,17 @@ const MYSQL: Scheme = {
     ]),
   ),
 };
+const ETCD: Scheme = {
+  hosts: true,
+  params: [],
+  strategies: {
+    queue: {
+      traits: etcdTraits,
+      check: etcdUrl,
+      load: async (url) => (await import('./engines/etcd/index.js')).etcdFromUrl(etcdUrl(url)),
+    },
+  },
+};
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
@@ -135,6 +148,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       },
     },
   },
+  etcd: ETCD,
+  etcds: { ...ETCD, params: ETCD_FILES },
 };
 
 /** The engine that a URL stands for, not loaded yet. */

@@ -17,6 +17,7 @@ const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/p
 /** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
 const REDIS_SUITES = ['test/matrix/redis'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql'];
+const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
 
@@ -27,9 +28,9 @@ function onNode(version: string): boolean {
   return spawnSync('npm', [...node, vitest, 'run', ...suites], { stdio: 'inherit' }).status === 0;
 }
 
-function withEveryRedisClient(path = process.env['PATH']): boolean {
+function matrixOf(suites: readonly string[], path = process.env['PATH']): boolean {
   const env = { ...process.env, HOLDFAST_MATRIX: '1', PATH: path };
-  return spawnSync(process.execPath, [vitest, 'run', ...REDIS_SUITES], { stdio: 'inherit', env }).status === 0;
+  return spawnSync(process.execPath, [vitest, 'run', ...suites], { stdio: 'inherit', env }).status === 0;
 }
 
 /** The server and its system tables need more than a name on PATH. */
@@ -41,17 +42,18 @@ function onMysql(name: string): boolean {
 /** The tests take a server from PATH if there is one. */
 function onServer(name: string): boolean {
   if (name.startsWith('mysql')) return onMysql(name);
-  return withEveryRedisClient(`${folderOf(name)}:${process.env['PATH']}`);
+  return matrixOf(name.startsWith('etcd') ? ETCD_SUITES : REDIS_SUITES, `${folderOf(name)}:${process.env['PATH']}`);
 }
 
 function run(part: string): boolean {
-  if (part === 'redis') return withEveryRedisClient();
+  if (part === 'redis') return matrixOf(REDIS_SUITES);
+  if (part === 'etcd') return matrixOf(ETCD_SUITES);
   return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
 }
 
 const words = process.argv.slice(2);
 const failed: string[] = [];
-for (const part of words.length > 0 ? words : [...NODES, 'redis', ...Object.keys(DEBIAN_SERVERS)]) {
+for (const part of words.length > 0 ? words : [...NODES, 'redis', 'etcd', ...Object.keys(DEBIAN_SERVERS)]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

@@ -19,6 +19,7 @@ import type { Routes } from './routes.js';
 import { POSTGRES_TARGETS } from './targets-postgres.js';
 import { MYSQL_TARGETS } from './targets-mysql.js';
 import { MEMCACHED } from './targets-memcached.js';
+import { startEtcdSingle, startEtcdThree } from './targets-etcd.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -129,6 +130,16 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   ...POSTGRES_TARGETS,
   ...MYSQL_TARGETS,
   memcached: MEMCACHED,
+  etcd: {
+    processes: true,
+    start: startEtcdSingle,
+    short: { seconds: 10, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+  },
+  'etcd-cluster': {
+    processes: true,
+    start: () => startEtcdThree(),
+    startApart: (network) => startEtcdThree({ network, apartOn }),
+  },
 };
 
 async function startMemory(): Promise<Target> {

@@ -36,6 +36,12 @@ export const DEBIAN_SERVERS: Readonly<Record<string, DebianServer>> = {
     program: 'usr/sbin/mysqld',
     as: 'mysqld',
   },
+  'etcd-3.5': {
+    suite: 'trixie',
+    packages: ['etcd-server'],
+    program: 'usr/bin/etcd',
+    as: 'etcd',
+  },
 };
 
 const CACHE = join(import.meta.dirname, '../../.cache/matrix');

@@ -205,8 +205,8 @@ class Link {
 
   reset(): void {
     this.#block();
-    this.#client.resetAndDestroy();
-    this.#server.resetAndDestroy();
+    reset(this.#client);
+    reset(this.#server);
   }
 
   /** What still comes is read and dropped: a socket that is closed with unread bytes sends RST instead of FIN. */
@@ -238,7 +238,7 @@ class Link {
 
   #springTrap(): void {
     if (this.#trap === undefined) return;
-    this.#client.resetAndDestroy();
+    reset(this.#client);
     if (this.#replySwallowed) this.#trap.succeed();
     else this.#trap.fail('the connection to the server ended before it answered');
   }
@@ -307,6 +307,15 @@ function feed(from: Socket, lane: Lane): void {
 function deliver(item: Item, to: Socket): void {
   if (to.destroyed) return;
   if (item === 'fin') to.end();
-  else if (item === 'rst') to.resetAndDestroy();
+  else if (item === 'rst') reset(to);
   else to.write(item);
+}
+
+/**
+ * A socket that is about to send FIN can't be reset: libuv refuses, Node.js takes it for closed all the same, and the process
+ * spins for ever when it should exit (seen with Node.js 20).
+ */
+function reset(socket: Socket): void {
+  if (socket.writableEnded && !socket.writableFinished) socket.destroy();
+  else socket.resetAndDestroy();
 }

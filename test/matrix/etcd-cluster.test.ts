@@ -1,0 +1,14 @@
+/** The conformance suite on three members. It takes a while, so it runs for `npm run test:matrix` only. */
+import { afterAll, test } from 'vitest';
+import { etcd } from '../../src/engines/etcd/index.js';
+import { conformance } from '../../src/testing/index.js';
+import { startEtcdCluster } from '../servers/etcd.js';
+import { urlOf } from '../etcd/kit.js';
+
+if (process.env['HOLDFAST_MATRIX'] === undefined) {
+  test.skip('etcd, three members (not here: it is for npm run test:matrix)', () => {});
+} else {
+  const cluster = await startEtcdCluster();
+  afterAll(() => cluster[Symbol.asyncDispose]());
+  conformance({ test: test.concurrent, engine: 'etcd × 3', source: () => etcd(urlOf(...cluster.members)) });
+}

@@ -163,6 +163,8 @@ export class Connection {
     if (this.#calls + this.#streams === 0) {
       clearInterval(this.#pinger);
       this.#pinger = undefined;
+      // Nobody waits for it any more, and a socket that connects keeps the process alive, unref'd or not.
+      if (this.#session?.connecting) this.close();
     } else {
       this.#pinger ??= setInterval(() => this.#ping(), PING_EVERY_MS).unref();
     }

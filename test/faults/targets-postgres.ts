@@ -14,14 +14,13 @@ export const POSTGRES_TARGETS: Readonly<Record<string, TargetKind>> = {
     processes: true,
     start: () => startTarget('queue'),
     short: {
-      seconds: 12,
+      seconds: 7,
       nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
     },
   },
   'postgres-advisory': {
     processes: true,
     start: () => startTarget('advisory'),
-    short: { seconds: 8, nemeses: ['stall', 'pause', 'kill', 'hang', 'lost-replies'] },
     // A lock ends with its connection, at once: another may have it before the news has reached whoever held it.
     sparesUnder: { 'client-kill': ['belief'], restart: ['belief'], cut: ['belief'] },
   },

@@ -93,7 +93,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: () => startRedisSingle(),
     startApart: startRedisSingleApart,
     short: {
-      seconds: 15,
+      seconds: 10,
       nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
     },
   },
@@ -102,7 +102,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: startRedisSentinel,
     startApart: startRedisSentinel,
     sparesUnder: ISOLATED_PRIMARY,
-    short: { seconds: 10, nemeses: ['stall', 'failover'] },
+    short: { seconds: 8, nemeses: ['stall', 'failover'] },
   },
   'redis-cluster': {
     processes: true,
@@ -120,12 +120,11 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     processes: true,
     start: () => startRedisSingle('?strategy=hash'),
     sparesUnder: ONE_KEY,
-    short: { seconds: 6, nemeses: ['stall', 'kill', 'lost-replies', 'restart'] },
   },
   redlock: {
     processes: true,
     start: startRedlock,
-    short: { seconds: 8, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
+    short: { seconds: 7, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
   },
   ...POSTGRES_TARGETS,
   ...MYSQL_TARGETS,

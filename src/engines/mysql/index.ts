@@ -6,11 +6,11 @@ import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../core/schema.js';
 import { parseEngineUrl } from '../../core/url.js';
 import { Database, poolOf, type RawPool } from './client.js';
-import { ForUpdateStore, GetLockStore } from './pinned.js';
+import { forUpdateStore, getLockStore } from './pinned.js';
 import { Pins } from './pins.js';
 import { poolFromUrl } from './pool.js';
 import { QueueEngine } from './queue.js';
-import { RowStore, VersionStore } from './rows.js';
+import { rowStore, versionStore } from './rows.js';
 import { ensureSchema, MysqlSchema } from './schema.js';
 import { SlotEngine } from './slot-engine.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
@@ -88,19 +88,17 @@ function engineOf(
 ): Engine {
   if (strategy === 'queue') return new QueueEngine(database, prefix, setup);
   const rows = { database, prefix, close: async () => {} };
-  if (strategy === 'row')
-    return new SlotEngine({ ...rows, tables: ['row'], store: (store) => new RowStore(store) }, setup);
-  if (strategy === 'version')
-    return new SlotEngine({ ...rows, tables: ['version'], store: (store) => new VersionStore(store) }, setup);
+  if (strategy === 'row') return new SlotEngine({ ...rows, tables: ['row'], store: rowStore }, setup);
+  if (strategy === 'version') return new SlotEngine({ ...rows, tables: ['version'], store: versionStore }, setup);
   const pins = new Pins(pinned, owned, connections);
   const connected = { database, prefix, close: () => pins.close() };
   if (strategy === 'get-lock')
     return new SlotEngine(
-      { ...connected, tables: ['mint'], store: (store) => new GetLockStore({ ...store, pins }) },
+      { ...connected, tables: ['mint'], store: (store) => getLockStore({ ...store, pins }) },
       setup,
     );
   return new SlotEngine(
-    { ...connected, tables: ['mint', 'latch'], store: (store) => new ForUpdateStore({ ...store, pins }) },
+    { ...connected, tables: ['mint', 'latch'], store: (store) => forUpdateStore({ ...store, pins }) },
     setup,
   );
 }

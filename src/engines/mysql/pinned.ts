@@ -36,25 +36,38 @@ interface Holding {
   dropped: boolean;
 }
 
-abstract class PinnedStore implements SlotStore {
+/** How a strategy locks on a connection. */
+interface Latch {
+  readonly autocommit: boolean;
+  /** False: busy, and nothing is on the connection. */
+  lock(pin: Pin, claim: Claim, patienceMs: number): Promise<boolean>;
+  mint(pin: Pin, claim: Claim): Promise<bigint>;
+  prove(pin: Pin, name: string): Promise<boolean | undefined>;
+  unlock(pin: Pin, name: string): Promise<void>;
+}
+
+export function getLockStore(setup: PinnedSetup): SlotStore {
+  return new PinnedStore(setup, new GetLock(setup));
+}
+
+export function forUpdateStore(setup: PinnedSetup): SlotStore {
+  return new PinnedStore(setup, new ForUpdate(setup));
+}
+
+class PinnedStore implements SlotStore {
   readonly pace: Pace = { firstMs: 5, mostMs: 50, patienceMs: PATIENCE_MS };
-  protected readonly setup: PinnedSetup;
+  readonly #setup: PinnedSetup;
+  readonly #latch: Latch;
   /** By claim, also of those that only ask yet. */
   readonly #holdings = new Map<string, Holding>();
 
-  constructor(setup: PinnedSetup) {
-    this.setup = setup;
+  constructor(setup: PinnedSetup, latch: Latch) {
+    this.#setup = setup;
+    this.#latch = latch;
   }
 
-  protected abstract readonly autocommit: boolean;
-  /** False: busy, and nothing is on the connection. */
-  protected abstract lock(pin: Pin, claim: Claim, patienceMs: number): Promise<boolean>;
-  protected abstract mint(pin: Pin, claim: Claim): Promise<bigint>;
-  protected abstract prove(pin: Pin, name: string): Promise<boolean | undefined>;
-  protected abstract unlock(pin: Pin, name: string): Promise<void>;
-
   async take(claim: Claim, patienceMs: number): Promise<Taken> {
-    this.setup.sweeper.used();
+    this.#setup.sweeper.used();
     const known = this.#holdings.get(claim.id);
     if (known?.token !== undefined) return { token: known.token };
     // Asked twice at once: one connection, one answer.
@@ -78,7 +91,7 @@ abstract class PinnedStore implements SlotStore {
     const proofs = await Promise.all(
       slots.map(async ({ id, line }) => {
         const pin = this.#holdings.get(id)?.pin;
-        return { id, proven: pin ? await this.prove(pin, line.name) : false };
+        return { id, proven: pin ? await this.#latch.prove(pin, line.name) : false };
       }),
     );
     if (proofs.every(({ proven }) => proven === undefined))
@@ -107,8 +120,8 @@ abstract class PinnedStore implements SlotStore {
     holding.dropped = true;
     if (pin.over) return false;
     try {
-      await this.unlock(pin, name);
-      await pin.giveBack(this.setup.withinMs);
+      await this.#latch.unlock(pin, name);
+      await pin.giveBack(this.#setup.withinMs);
     } catch {
       pin.destroy();
     }
@@ -120,28 +133,28 @@ abstract class PinnedStore implements SlotStore {
   }
 
   async #take(claim: Claim, patienceMs: number, holding: Holding): Promise<Taken> {
-    const { pins, ttlMs, withinMs } = this.setup;
+    const { pins, ttlMs, withinMs } = this.#setup;
     const broken = (detail: string): void => {
       if (this.#holdings.get(claim.id) === holding) this.#holdings.delete(claim.id);
-      if (holding.token !== undefined) this.setup.lost(claim.id, { reason: 'connection', detail });
+      if (holding.token !== undefined) this.#setup.lost(claim.id, { reason: 'connection', detail });
     };
-    const pin = await pins.pin({ ttlMs, autocommit: this.autocommit }, withinMs, broken);
+    const pin = await pins.pin({ ttlMs, autocommit: this.#latch.autocommit }, withinMs, broken);
     holding.pin = pin;
     if (holding.dropped) {
       pin.destroy();
       return { freeInMs: undefined };
     }
-    if (!(await this.lock(pin, claim, patienceMs))) {
+    if (!(await this.#latch.lock(pin, claim, patienceMs))) {
       if (this.#holdings.get(claim.id) === holding) this.#holdings.delete(claim.id);
       await pin.giveBack(withinMs);
       return { freeInMs: undefined };
     }
     if (holding.dropped) {
-      await this.unlock(pin, claim.line.name);
+      await this.#latch.unlock(pin, claim.line.name);
       await pin.giveBack(withinMs);
       return { freeInMs: undefined };
     }
-    const token = await this.mint(pin, claim);
+    const token = await this.#latch.mint(pin, claim);
     if (pin.over || holding.dropped) throw new EngineError('The connection was lost before the lock was granted.');
     holding.token = token;
     return { token };
@@ -152,53 +165,57 @@ abstract class PinnedStore implements SlotStore {
     if (this.#holdings.get(id) === holding) this.#holdings.delete(id);
     holding.pin?.destroy();
   }
-
-  /** A token above all that this name has had. Bound: the key, the namespace. */
-  protected get mintSql(): string {
-    const p = this.setup.prefix;
-    return `INSERT INTO ${p}mint (namespace, name, owner, token, until)
-      VALUES (?, ?, '', LAST_INSERT_ID(${firstToken(p)}), ${NOW})
-      ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, ${NOW})), until = ${NOW}`;
-  }
-
-  protected mintValues(name: string): readonly Value[] {
-    return [this.setup.namespace, bytes(name), this.setup.namespace];
-  }
 }
 
-export class GetLockStore extends PinnedStore {
-  protected readonly autocommit = true;
+/** A token above all that this name has had. Bound: the key, the namespace. */
+function mintSql(p: string): string {
+  return `INSERT INTO ${p}mint (namespace, name, owner, token, until)
+    VALUES (?, ?, '', LAST_INSERT_ID(${firstToken(p)}), ${NOW})
+    ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, ${NOW})), until = ${NOW}`;
+}
 
-  protected async lock(pin: Pin, { line }: Claim, patienceMs: number): Promise<boolean> {
+function mintValues({ namespace }: StoreSetup, name: string): readonly Value[] {
+  return [namespace, bytes(name), namespace];
+}
+
+class GetLock implements Latch {
+  readonly autocommit = true;
+  readonly #setup: StoreSetup;
+
+  constructor(setup: StoreSetup) {
+    this.#setup = setup;
+  }
+
+  async lock(pin: Pin, { line }: Claim, patienceMs: number): Promise<boolean> {
     const seconds = Math.ceil(patienceMs / 1_000);
     const [row] = await pin.ask(
       'SELECT GET_LOCK(?, ?)',
       [this.#lockName(line.name), seconds],
-      patienceMs + this.setup.withinMs,
+      patienceMs + this.#setup.withinMs,
     );
     // NULL is neither: the wait was ended by somebody.
     return Number(row?.[0]) === 1;
   }
 
-  protected async mint(pin: Pin, { line }: Claim): Promise<bigint> {
-    await pin.ask(this.mintSql, this.mintValues(line.name), this.setup.withinMs);
+  async mint(pin: Pin, { line }: Claim): Promise<bigint> {
+    await pin.ask(mintSql(this.#setup.prefix), mintValues(this.#setup, line.name), this.#setup.withinMs);
     const sql = `SELECT CAST(LAST_INSERT_ID() AS CHAR), IS_USED_LOCK(?) = CONNECTION_ID()`;
-    const [row] = await pin.ask(sql, [this.#lockName(line.name)], this.setup.withinMs);
+    const [row] = await pin.ask(sql, [this.#lockName(line.name)], this.#setup.withinMs);
     if (Number(row?.[1]) !== 1) throw new EngineError('The lock was lost before it was granted.');
     return BigInt(String(row![0]));
   }
 
-  protected prove(pin: Pin, name: string): Promise<boolean | undefined> {
-    return pin.proves('SELECT IS_USED_LOCK(?) = CONNECTION_ID()', [this.#lockName(name)], this.setup.withinMs);
+  prove(pin: Pin, name: string): Promise<boolean | undefined> {
+    return pin.proves('SELECT IS_USED_LOCK(?) = CONNECTION_ID()', [this.#lockName(name)], this.#setup.withinMs);
   }
 
-  protected async unlock(pin: Pin, name: string): Promise<void> {
-    await pin.ask('DO RELEASE_LOCK(?)', [this.#lockName(name)], this.setup.withinMs);
+  async unlock(pin: Pin, name: string): Promise<void> {
+    await pin.ask('DO RELEASE_LOCK(?)', [this.#lockName(name)], this.#setup.withinMs);
   }
 
   /** At most 64 characters, the same in upper and lower case, and the server has one space of names for all databases. */
   #lockName(name: string): Buffer {
-    const { namespace } = this.setup;
+    const { namespace } = this.#setup;
     const hash = createHash('sha256').update(`${namespace.length}:`).update(namespace).update(name).digest('hex');
     return bytes(`hf_${hash.slice(0, 60)}`);
   }
@@ -207,11 +224,16 @@ export class GetLockStore extends PinnedStore {
 /** A wait for a row that took too long; a row that others have, asked for with NOWAIT. */
 const BUSY = new Set([1205, 3572]);
 
-export class ForUpdateStore extends PinnedStore {
-  protected readonly autocommit = false;
+class ForUpdate implements Latch {
+  readonly autocommit = false;
+  readonly #setup: StoreSetup;
 
-  protected async lock(pin: Pin, claim: Claim, patienceMs: number): Promise<boolean> {
-    const { namespace, withinMs } = this.setup;
+  constructor(setup: StoreSetup) {
+    this.#setup = setup;
+  }
+
+  async lock(pin: Pin, claim: Claim, patienceMs: number): Promise<boolean> {
+    const { namespace, withinMs } = this.#setup;
     const key = [namespace, bytes(claim.line.name)];
     for (;;) {
       try {
@@ -227,26 +249,28 @@ export class ForUpdateStore extends PinnedStore {
     }
   }
 
-  protected async mint(pin: Pin, { line }: Claim): Promise<bigint> {
-    const { database, withinMs } = this.setup;
-    const { said } = await database.change(this.mintSql, this.mintValues(line.name), { withinMs });
+  async mint(pin: Pin, { line }: Claim): Promise<bigint> {
+    const { database, withinMs } = this.#setup;
+    const { said } = await database.change(mintSql(this.#setup.prefix), mintValues(this.#setup, line.name), {
+      withinMs,
+    });
     // Whoever was cut off meanwhile must not go on with a token that is above its successor's.
     if ((await this.prove(pin)) !== true) throw new EngineError('The lock was lost before it was granted.');
     return BigInt(said);
   }
 
-  protected prove(pin: Pin): Promise<boolean | undefined> {
-    return pin.proves('SELECT 1', [], this.setup.withinMs);
+  prove(pin: Pin): Promise<boolean | undefined> {
+    return pin.proves('SELECT 1', [], this.#setup.withinMs);
   }
 
-  protected async unlock(pin: Pin): Promise<void> {
-    await pin.ask('ROLLBACK', [], this.setup.withinMs);
+  async unlock(pin: Pin): Promise<void> {
+    await pin.ask('ROLLBACK', [], this.#setup.withinMs);
   }
 
   #find({ weight }: Claim, patienceMs: number): string {
-    const shared = this.setup.mariadb ? 'LOCK IN SHARE MODE' : 'FOR SHARE';
+    const shared = this.#setup.mariadb ? 'LOCK IN SHARE MODE' : 'FOR SHARE';
     const mode = `${weight === ALL ? 'FOR UPDATE' : shared}${patienceMs === 0 ? ' NOWAIT' : ''}`;
-    return `SELECT 1 FROM ${this.setup.prefix}latch WHERE namespace = ? AND name = ? ${mode}`;
+    return `SELECT 1 FROM ${this.#setup.prefix}latch WHERE namespace = ? AND name = ? ${mode}`;
   }
 
   /**
@@ -254,7 +278,7 @@ export class ForUpdateStore extends PinnedStore {
    * without waiting, MySQL waits for a second.
    */
   async #insert(pin: Pin, key: readonly Value[]): Promise<void> {
-    const { withinMs, mariadb, prefix } = this.setup;
+    const { withinMs, mariadb, prefix } = this.#setup;
     await pin.ask('ROLLBACK', [], withinMs);
     const insert = `INSERT IGNORE INTO ${prefix}latch VALUES (?, ?, '', 0, ${NOW})`;
     const sql = mariadb ? `SET STATEMENT innodb_lock_wait_timeout = 0 FOR ${insert}` : insert;

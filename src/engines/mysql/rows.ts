@@ -17,20 +17,28 @@ import { firstToken, NOW } from './tables.js';
 /** So many locks are renewed by one statement. */
 const CHUNK = 500;
 
-/** What both have in common. */
-abstract class Rows implements SlotStore {
-  readonly pace: Pace = { firstMs: 5, mostMs: 100 };
-  protected readonly setup: StoreSetup;
-  protected readonly table: string;
-  protected readonly ttlUs: number;
+/** How a strategy takes a row. */
+type Take = (rows: Rows, claim: Claim) => Promise<Taken>;
 
-  constructor(setup: StoreSetup, table: string) {
+/** What both have in common. */
+class Rows implements SlotStore {
+  readonly pace: Pace = { firstMs: 5, mostMs: 100 };
+  readonly setup: StoreSetup;
+  readonly table: string;
+  readonly ttlUs: number;
+  readonly #take: Take;
+
+  constructor(setup: StoreSetup, table: string, take: Take) {
     this.setup = setup;
     this.table = setup.prefix + table;
     this.ttlUs = Math.round(setup.ttlMs * 1_000);
+    this.#take = take;
   }
 
-  abstract take(claim: Claim): Promise<Taken>;
+  take(claim: Claim): Promise<Taken> {
+    this.setup.sweeper.used();
+    return this.#take(this, claim);
+  }
 
   async keep(slots: readonly HeldSlot[]): Promise<readonly string[]> {
     const lost: string[] = [];
@@ -65,87 +73,80 @@ abstract class Rows implements SlotStore {
     return slots.flatMap(({ id }) => (kept.has(id) ? [] : [id]));
   }
 
-  protected key(name: string): readonly Value[] {
+  key(name: string): readonly Value[] {
     return [this.setup.namespace, bytes(name)];
   }
 
-  protected change(sql: string, values: readonly Value[]): Promise<{ readonly found: number; readonly said: number }> {
+  change(sql: string, values: readonly Value[]): Promise<{ readonly found: number; readonly said: number }> {
     return this.setup.database.change(sql, values, { withinMs: this.setup.withinMs });
   }
 }
 
-export class RowStore extends Rows {
-  constructor(setup: StoreSetup) {
-    super(setup, 'row');
-  }
-
-  /**
-   * One statement. What it did it says with LAST_INSERT_ID, the only answer that does not depend on flags of the
-   * connection: the token, or 0 if the row is another's. Assignments see those before them, so `until` comes last.
-   */
-  async take({ id, line: { name } }: Claim): Promise<Taken> {
-    this.setup.sweeper.used();
-    const owner = bytes(id);
-    const isFree = `(owner = '' OR until <= ${NOW})`;
-    const { said } = await this.change(
-      `INSERT INTO ${this.table} (namespace, name, owner, token, until)
-        VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(this.setup.prefix)}), ${NOW} + ?)
-        ON DUPLICATE KEY UPDATE
-          token = IF(${isFree}, LAST_INSERT_ID(GREATEST(token + 1, ${NOW})), IF(owner = ?, LAST_INSERT_ID(token), token + LAST_INSERT_ID(0))),
-          owner = IF(${isFree}, ?, owner),
-          until = IF(owner = ?, ${NOW} + ?, until)`,
-      [...this.key(name), owner, this.setup.namespace, this.ttlUs, owner, owner, owner, this.ttlUs],
-    );
-    return said > 0 ? { token: BigInt(said) } : { freeInMs: undefined };
-  }
+export function rowStore(setup: StoreSetup): SlotStore {
+  return new Rows(setup, 'row', takeRow);
 }
 
-export class VersionStore extends Rows {
-  constructor(setup: StoreSetup) {
-    super(setup, 'version');
-  }
+export function versionStore(setup: StoreSetup): SlotStore {
+  return new Rows(setup, 'version', takeVersion);
+}
 
-  async take(claim: Claim): Promise<Taken> {
-    this.setup.sweeper.used();
-    const taken = await this.#try(claim);
-    // Who was quicker may have been this very claim, asked twice at once: the row tells.
-    return taken === 'overtaken' ? this.#retry(claim) : taken;
-  }
+/**
+ * One statement. What it did it says with LAST_INSERT_ID, the only answer that does not depend on flags of the
+ * connection: the token, or 0 if the row is another's. Assignments see those before them, so `until` comes last.
+ */
+async function takeRow(rows: Rows, { id, line: { name } }: Claim): Promise<Taken> {
+  const { setup, table, ttlUs } = rows;
+  const owner = bytes(id);
+  const isFree = `(owner = '' OR until <= ${NOW})`;
+  const { said } = await rows.change(
+    `INSERT INTO ${table} (namespace, name, owner, token, until)
+      VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(setup.prefix)}), ${NOW} + ?)
+      ON DUPLICATE KEY UPDATE
+        token = IF(${isFree}, LAST_INSERT_ID(GREATEST(token + 1, ${NOW})), IF(owner = ?, LAST_INSERT_ID(token), token + LAST_INSERT_ID(0))),
+        owner = IF(${isFree}, ?, owner),
+        until = IF(owner = ?, ${NOW} + ?, until)`,
+    [...rows.key(name), owner, setup.namespace, ttlUs, owner, owner, owner, ttlUs],
+  );
+  return said > 0 ? { token: BigInt(said) } : { freeInMs: undefined };
+}
 
-  async #retry(claim: Claim): Promise<Taken> {
-    const taken = await this.#try(claim);
-    return taken === 'overtaken' ? { freeInMs: undefined } : taken;
-  }
+async function takeVersion(rows: Rows, claim: Claim): Promise<Taken> {
+  let taken = await tryVersion(rows, claim);
+  // Who was quicker may have been this very claim, asked twice at once: the row tells.
+  if (taken === 'overtaken') taken = await tryVersion(rows, claim);
+  return taken === 'overtaken' ? { freeInMs: undefined } : taken;
+}
 
-  async #try({ id, line }: Claim): Promise<Taken | 'overtaken'> {
-    const owner = bytes(id);
-    const key = this.key(line.name);
-    const find = `SELECT CAST(token AS CHAR), owner, CAST(IF(owner = '', 0, until - ${NOW}) DIV 1000 AS CHAR) FROM ${this.table} WHERE namespace = ? AND name = ?`;
-    const [row] = await this.setup.database.rows(find, key, { withinMs: this.setup.withinMs });
-    if (!row) return this.#insert(key, owner);
-    const version = BigInt(text(row[0]));
-    const freeInMs = Number(row[2]);
-    if (text(row[1]) === id && freeInMs > 0) {
-      const lost = await this.keep([{ id, line, token: version }]);
-      return lost.length === 0 ? { token: version } : { freeInMs: undefined };
-    }
-    if (freeInMs > 0) return { freeInMs };
-    const { found } = await this.change(
-      `UPDATE ${this.table} SET token = token + 1, owner = ?, until = ${NOW} + ?
-        WHERE namespace = ? AND name = ? AND token = ? AND (owner = '' OR until <= ${NOW})`,
-      [owner, this.ttlUs, ...key, version],
-    );
-    return found > 0 ? { token: version + 1n } : 'overtaken';
+async function tryVersion(rows: Rows, { id, line }: Claim): Promise<Taken | 'overtaken'> {
+  const { setup, table, ttlUs } = rows;
+  const owner = bytes(id);
+  const key = rows.key(line.name);
+  const find = `SELECT CAST(token AS CHAR), owner, CAST(IF(owner = '', 0, until - ${NOW}) DIV 1000 AS CHAR) FROM ${table} WHERE namespace = ? AND name = ?`;
+  const [row] = await setup.database.rows(find, key, { withinMs: setup.withinMs });
+  if (!row) return insertVersion(rows, key, owner);
+  const version = BigInt(text(row[0]));
+  const freeInMs = Number(row[2]);
+  if (text(row[1]) === id && freeInMs > 0) {
+    const lost = await rows.keep([{ id, line, token: version }]);
+    return lost.length === 0 ? { token: version } : { freeInMs: undefined };
   }
+  if (freeInMs > 0) return { freeInMs };
+  const { found } = await rows.change(
+    `UPDATE ${table} SET token = token + 1, owner = ?, until = ${NOW} + ?
+      WHERE namespace = ? AND name = ? AND token = ? AND (owner = '' OR until <= ${NOW})`,
+    [owner, ttlUs, ...key, version],
+  );
+  return found > 0 ? { token: version + 1n } : 'overtaken';
+}
 
-  /** A name's first version. Who comes second changes nothing. */
-  async #insert(key: readonly Value[], owner: Buffer): Promise<Taken | 'overtaken'> {
-    const { said } = await this.change(
-      `INSERT INTO ${this.table} (namespace, name, owner, token, until)
-        VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(this.setup.prefix)}), ${NOW} + ?)
-        ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`,
-      [...key, owner, this.setup.namespace, this.ttlUs],
-    );
-    return said > 0 ? { token: BigInt(said) } : 'overtaken';
-  }
+/** A name's first version. Who comes second changes nothing. */
+async function insertVersion(rows: Rows, key: readonly Value[], owner: Buffer): Promise<Taken | 'overtaken'> {
+  const { setup, table, ttlUs } = rows;
+  const { said } = await rows.change(
+    `INSERT INTO ${table} (namespace, name, owner, token, until)
+      VALUES (?, ?, ?, LAST_INSERT_ID(${firstToken(setup.prefix)}), ${NOW} + ?)
+      ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`,
+    [...key, owner, setup.namespace, ttlUs],
+  );
+  return said > 0 ? { token: BigInt(said) } : 'overtaken';
 }

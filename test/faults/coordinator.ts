@@ -70,7 +70,8 @@ class Coordinator {
   constructor(options: RunOptions) {
     this.#options = options;
     this.#random = new Random(options.seed);
-    this.#namespace = `faults-${options.seed}-${options.lock}`;
+    // One of its own for each run: tokens that a clock ahead has left behind are not to be met again by one that is back.
+    this.#namespace = `faults-${options.seed}-${options.lock}-${options.nemeses.join('-')}`;
     const names = namesFor(options.traits);
     this.#names = options.lock === 'holdfast' ? names : names.filter(isExclusive);
     mkdirSync(options.folder, { recursive: true });

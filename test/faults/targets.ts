@@ -87,13 +87,13 @@ const ONE_KEY: TargetKind['sparesUnder'] = { 'restart-empty': ['belief'], delete
 /** Which names are run, and which promises judged, follows from the engine's traits. */
 export const TARGETS: Readonly<Record<string, TargetKind>> = {
   memory: { processes: false, start: startMemory, short: { seconds: 4, nemeses: ['stall', 'crowd'] } },
-  sqlite: { processes: true, start: startSqlite, short: { seconds: 8, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
+  sqlite: { processes: true, start: startSqlite, short: { seconds: 6, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
   redis: {
     processes: true,
     start: () => startRedisSingle(),
     startApart: startRedisSingleApart,
     short: {
-      seconds: 10,
+      seconds: 8,
       nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
     },
   },
@@ -114,7 +114,6 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     processes: true,
     start: () => startRedisSingle('?strategy=plain'),
     sparesUnder: ONE_KEY,
-    short: { seconds: 6, nemeses: ['stall', 'kill', 'lost-replies', 'restart'] },
   },
   'redis:hash': {
     processes: true,
@@ -132,7 +131,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   etcd: {
     processes: true,
     start: startEtcdSingle,
-    short: { seconds: 10, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+    short: { seconds: 7, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
   },
   'etcd-cluster': {
     processes: true,

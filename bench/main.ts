@@ -54,7 +54,12 @@ if (unknown === undefined) {
 async function report(name: string, suite: Suite): Promise<void> {
   console.log(`\n${name} against ${suite.peer}: ratios are medians of alternating blocks, more is faster\n`);
   const rows = [HEADINGS];
-  for await (const contest of suite.contests()) rows.push(row(await measure(contest)));
+  for await (const contest of suite.contests()) {
+    const result = await measure(contest);
+    // The table comes at the end: a suite may take minutes.
+    console.error(`${result.name}: ${result.ratio.median.toFixed(2)}`);
+    rows.push(row(result));
+  }
   const widths = HEADINGS.map((_, column) => Math.max(...rows.map((cells) => cells[column]!.length)));
   for (const cells of rows) {
     const line = cells.map((cell, column) => align(cell, column, widths[column]!)).join('  ');

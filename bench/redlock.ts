@@ -11,10 +11,10 @@ const SEQUENCE = 30;
 const NAMES = 16;
 const LOCAL_WAITERS = 50;
 const PROCESSES = 4;
-const WAITERS_EACH = 8;
-/** Where the others take a second for a round. */
-const SLOW_PAIRS = 7;
-const PAIRS = 31;
+const WAITERS_EACH = 2;
+/** Where a round of the others may wait for what they left behind after a split vote. */
+const SLOW_PAIRS = 3;
+const PAIRS = 21;
 const LIMIT_MS = 1_000;
 const PEERS = ['redlock 5', 'redis-semaphore'] as const;
 

@@ -15,7 +15,7 @@ export interface User extends AsyncDisposable {
   readonly use: Use;
 }
 
-/** Short: what redlock 5 leaves behind when votes are split stays until its end. */
+/** With 10 s the row of processes did not end within minutes: keys of redlock 5 stayed on single nodes. */
 const TTL_MS = 1_000;
 const PAUSE_MS = 10;
 

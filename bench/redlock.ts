@@ -12,7 +12,7 @@ const NAMES = 16;
 const LOCAL_WAITERS = 50;
 const PROCESSES = 4;
 const WAITERS_EACH = 2;
-/** Where a round of the others may wait for what they left behind after a split vote. */
+/** Where a round of the others may take seconds. */
 const SLOW_PAIRS = 3;
 const PAIRS = 21;
 const LIMIT_MS = 1_000;

@@ -30,7 +30,7 @@ import { ALL, Line, type Spot } from './line.js';
 export interface SlotStore {
   /**
    * Takes the slot, for one ttl, if it is free. Asked again with a claim that has it: renews it, and answers its token
-   * again. Only a claim that weighs ALL excludes everybody; others come only where the engine can share.
+   * again, or a larger one. Only a claim that weighs ALL excludes everybody; others come only where the engine can share.
    * @param patienceMs how long the answer may wait, where the system keeps a queue itself.
    */
   take(claim: Claim, patienceMs: number): Promise<Taken>;

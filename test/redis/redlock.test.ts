@@ -5,6 +5,7 @@
 import { RedlockMutex } from 'redis-semaphore';
 import Redlock from 'redlock';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.js';
 import { redlock, type RedlockOptions } from '../../src/engines/redis/index.js';
 import {
   AcquireTimeoutError,
@@ -14,6 +15,7 @@ import {
   type HoldfastOptions,
   UnsupportedError,
 } from '../../src/index.js';
+import { Actor } from '../../src/testing/protocol.js';
 import { CLOCK_SHIM_NEEDS } from '../servers/clock-shim.js';
 import { command } from '../servers/resp.js';
 import { until } from './faults-kit.js';
@@ -101,6 +103,34 @@ describe('on five nodes', () => {
     await lock.release();
     await using next = await locks.mutex(key).acquire();
     expect(next.held).toBe(true);
+  });
+});
+
+describe('one claim, asked for twice at once', () => {
+  test('a try that fails frees nothing of the one that succeeds', async () => {
+    const nodes = five.clients();
+    const engine = await redlock(nodes, { epochGuard: false }).connect({ namespace: 'twice', clock: systemClock });
+    await using _ = engine;
+    const actor = await Actor.open(engine, { id: 'secret', realm: '', ttlMs: TTL_MS, label: 'twice' }, 'actor');
+    // The nodes know the scripts by now: one that they had to be told could overtake another.
+    const { claim: other } = await actor.hold({ name: newName() });
+    await actor.session.leave(other);
+    await Promise.all(nodes.map((node) => node.ping()));
+    const name = newName();
+    const key = `twice:${name}`;
+    // The first try finds three nodes busy; they are free when the second comes.
+    for (const node of nodes.slice(0, 3)) await node.set(key, 'another', 'PX', 60_000);
+    const claim = actor.claim({ name });
+    const first = actor.session.enter(claim);
+    for (const node of nodes)
+      void node.eval("if redis.call('GET', KEYS[1]) == 'another' then redis.call('DEL', KEYS[1]) end", 1, key);
+    const second = actor.session.enter(claim);
+    await Promise.all([first, second]);
+    await until('it is granted', async () => (await actor.session.enter(claim)).state === 'held');
+    // Whatever was sent before has been carried out by now.
+    await Promise.all(nodes.map((node) => node.ping()));
+    const values = await Promise.all(nodes.map((node) => node.get(key)));
+    expect(values.filter((value) => value?.startsWith(claim.id)).length).toBeGreaterThanOrEqual(3);
   });
 });
 

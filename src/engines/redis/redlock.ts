@@ -159,6 +159,8 @@ class RedlockStore implements SlotStore {
   readonly #quorum: Quorum;
   /** So many nodes decide against us. */
   readonly #veto: number;
+  /** Tries under way, by claim. */
+  readonly #taking = new Map<string, Promise<Taken | undefined>>();
 
   constructor(setup: RedlockSetup) {
     this.#setup = setup;
@@ -166,7 +168,22 @@ class RedlockStore implements SlotStore {
     this.#veto = setup.quorum.nodes.length - setup.quorum.size + 1;
   }
 
+  /** One try after the other: what a try that fails gives back may be what another of the same claim has just got. */
   async take(claim: Claim): Promise<Taken> {
+    const before = this.#taking.get(claim.id);
+    const taking = before
+      ? before.then((taken) => (taken?.token === undefined ? this.#take(claim) : taken))
+      : this.#take(claim);
+    const settled = taking.catch(() => undefined);
+    this.#taking.set(claim.id, settled);
+    try {
+      return await taking;
+    } finally {
+      if (this.#taking.get(claim.id) === settled) this.#taking.delete(claim.id);
+    }
+  }
+
+  async #take(claim: Claim): Promise<Taken> {
     const { time, ttlMs } = this.#setup;
     let floor = 0;
     for (let round = 1; ; round += 1) {

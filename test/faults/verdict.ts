@@ -87,7 +87,7 @@ export function judge(history: readonly HistoryEvent[], controlHistory?: readonl
   };
 }
 
-function controlOf(history: readonly HistoryEvent[]): Control {
+export function controlOf(history: readonly HistoryEvent[]): Control {
   const run = runOf(history);
   const { granted, counter } = figuresOf(run);
   const overlaps = checkBelief(run).violations.length;

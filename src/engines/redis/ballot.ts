@@ -79,12 +79,18 @@ return kept
 `,
 );
 
-/** ARGV: owner, channel. Answer: whether it was its owner's. */
+/**
+ * ARGV: owner, channel, the highest token that is given back; none: whatever the owner has. A try that failed gives back
+ * its own tokens only: a node that does not know the script yet hears of it twice, and the next try may come in between.
+ * Answer: whether it was its owner's.
+ */
 export const FREE = defineScript(
   OWNS +
     TELL +
     String.raw`
-if not owns(redis.pcall('GET', KEYS[1]), ARGV[1]) then return 0 end
+local value = redis.pcall('GET', KEYS[1])
+if not owns(value, ARGV[1]) then return 0 end
+if ARGV[3] ~= '' and tonumber(string.sub(value, #ARGV[1] + 2)) > tonumber(ARGV[3]) then return 0 end
 redis.call('DEL', KEYS[1])
 tell(ARGV[2], ARGV[1], '0')
 return 1

@@ -201,8 +201,8 @@ class RedlockStore implements SlotStore {
         floor = Math.max(...unsuitable.map(({ number }) => number)) + 1;
         continue;
       }
-      // Nobody waits for it: on each node it comes before whatever we ask next.
-      void this.drop(claim).catch(runsOut);
+      // Nobody waits for it: it takes nothing from a try that comes after.
+      void this.#free(claim, `${token}`).catch(runsOut);
       if (silent >= this.#veto) throw this.#quorum.unreachable(silent, lastError);
       if (votes.filter(({ what }) => what === 'clock').length >= this.#veto) throw clocksDisagree();
       return { freeInMs: accepted > 0 ? 0 : this.#freeInMs(votes) };
@@ -258,10 +258,14 @@ class RedlockStore implements SlotStore {
     return slots.filter((_, at) => isLost(at)).map(({ id }) => id);
   }
 
-  async drop({ id, line }: ClaimRef): Promise<boolean> {
+  drop(claim: ClaimRef): Promise<boolean> {
+    return this.#free(claim, '');
+  }
+
+  async #free({ id, line }: ClaimRef, highestToken: string): Promise<boolean> {
     const key = this.#setup.keyOf(line.name);
     const { answers, silent, lastError } = await this.#quorum.ask(
-      async (node) => Number(await node.run(FREE, [key], [id, channelOf(key)])),
+      async (node) => Number(await node.run(FREE, [key], [id, channelOf(key), highestToken])),
       (poll) => sum(poll.answers) >= this.#quorum.size || poll.answers.length - sum(poll.answers) >= this.#veto,
     );
     if (sum(answers) >= this.#quorum.size) return true;

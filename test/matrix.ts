@@ -9,14 +9,16 @@
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { DEBIAN_SERVERS, folderOf } from './matrix/debian-servers.js';
+import { generatePrisma } from './matrix/prisma.js';
 
 /** The newest of each line, and one whose SQLite is too old for a write-ahead log. */
 const OLD_SQLITE = '22.13.0';
 const NODES = ['22', '24', '26', OLD_SQLITE];
-const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts'];
+const FENCE_SUITES = ['test/fence', 'test/optimistic'];
+const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts', ...FENCE_SUITES];
 /** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
 const REDIS_SUITES = ['test/matrix/redis'];
-const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql'];
+const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql', ...FENCE_SUITES];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
@@ -45,7 +47,15 @@ function onServer(name: string): boolean {
   return matrixOf(name.startsWith('etcd') ? ETCD_SUITES : REDIS_SUITES, `${folderOf(name)}:${process.env['PATH']}`);
 }
 
+/** Examples that need a generated client. */
+function onPrisma(): boolean {
+  const env = { ...process.env, PRISMA_CLIENT: generatePrisma() };
+  const suite = 'test/fence/recipes.test.ts';
+  return spawnSync(process.execPath, [vitest, 'run', suite], { stdio: 'inherit', env }).status === 0;
+}
+
 function run(part: string): boolean {
+  if (part === 'prisma') return onPrisma();
   if (part === 'redis') return matrixOf(REDIS_SUITES);
   if (part === 'etcd') return matrixOf(ETCD_SUITES);
   return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
@@ -53,7 +63,7 @@ function run(part: string): boolean {
 
 const words = process.argv.slice(2);
 const failed: string[] = [];
-for (const part of words.length > 0 ? words : [...NODES, 'redis', 'etcd', ...Object.keys(DEBIAN_SERVERS)]) {
+for (const part of words.length > 0 ? words : [...NODES, 'redis', 'etcd', 'prisma', ...Object.keys(DEBIAN_SERVERS)]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

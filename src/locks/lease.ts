@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../core/clock.js';
 import type { Fence, LineRef } from '../core/engine.js';
 import { ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
+import { PRESENT, type Presentable } from '../core/fence.js';
 import { ALL } from '../core/line.js';
 import { releaseIsObserved, traceRelease } from '../core/telemetry.js';
 import type { Turn, TurnState } from '../core/turn.js';
@@ -29,7 +30,7 @@ export interface WriteLease extends Lease {
   downgrade(): Promise<Lease>;
 }
 
-export class HeldLease implements WriteLease {
+export class HeldLease implements WriteLease, Presentable {
   readonly token: bigint;
   readonly #ref: LineRef;
   readonly #turn: Turn;
@@ -113,16 +114,21 @@ export class HeldLease implements WriteLease {
     return this.#turn;
   }
 
-  /** What this lease may show at a fence. */
+  /** What this lease may show at the register of its name. */
   fenceFor(name: string): Fence {
     if (this.name !== name) {
       throw new ConfigError(
         `The register of ${quote(name)} needs a lease of ${quote(name)}, not one of ${quote(this.name)}.`,
       );
     }
+    return this[PRESENT]();
+  }
+
+  /** What this lease may show at a fence. */
+  [PRESENT](): Fence {
     if (this.#ref.kind === 'semaphore') {
       throw new ConfigError(
-        `A semaphore lease of ${quote(name)} can't open a fence: several may hold at once, so no token is the newest. Use a mutex.`,
+        `A semaphore lease of ${quote(this.name)} can't open a fence: several may hold at once, so no token is the newest. Use a mutex.`,
       );
     }
     return { token: this.token, mode: this.#turn.weight === ALL ? 'write' : 'read' };

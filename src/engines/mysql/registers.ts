@@ -3,6 +3,7 @@
  * whether it was refused it says with LAST_INSERT_ID, the only answer that does not depend on flags of the connection.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
+import { isStale } from '../../core/fence.js';
 import { bytes, type Database, type Row, text, type Value } from './client.js';
 import { NOW } from './tables.js';
 
@@ -74,8 +75,4 @@ export class MysqlRegisters implements Registers {
   #key(name: string): readonly Value[] {
     return [this.#namespace, bytes(name)];
   }
-}
-
-function isStale({ mode, token }: Fence, maxRead: bigint, maxWrite: bigint): boolean {
-  return mode === 'read' ? token <= maxWrite : token < maxWrite || token <= maxRead;
 }

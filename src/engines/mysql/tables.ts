@@ -10,6 +10,8 @@
  *     version    (`version`) the same; the version is the token
  *     mint       (`for-update`, `get-lock`) the last token of each name
  *     latch      (`for-update`) rows to be locked
+ *     fence      one row for each resource of the user's that is fenced (`holdfast/fence`): the highest token that a
+ *                reader and a writer has shown. No strategy uses it
  */
 
 /** Fixed when its statement begins: take it after a statement that waited. The session's time zone does not matter. */
@@ -46,6 +48,14 @@ export function slotTables(p: string): readonly string[] {
   PRIMARY KEY (namespace, name)
 ) ENGINE = InnoDB`,
   );
+}
+
+export function fenceTable(p: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${p}fence (
+  name       VARBINARY(1024) NOT NULL PRIMARY KEY,
+  max_read   BIGINT NOT NULL,
+  max_write  BIGINT NOT NULL
+) ENGINE = InnoDB`;
 }
 
 /** What a new row's token begins with. Bound: the namespace. */

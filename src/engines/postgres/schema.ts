@@ -6,6 +6,7 @@
 import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../core/schema.js';
 import type { Database } from './database.js';
+import { fenceTable } from './fence-table.js';
 import type { Names } from './names.js';
 import { routines } from './routines.js';
 import { codeOf } from './trouble.js';
@@ -19,6 +20,7 @@ interface Migration {
 const MIGRATIONS: readonly Migration[] = [
   { title: 'tables of sessions, lines, claims and registers', statements: tables },
   { title: 'functions', statements: routines },
+  { title: 'the table of fences', statements: (names) => [fenceTable(names)] },
 ];
 
 function tables(names: Names): string[] {

@@ -1,0 +1,38 @@
+/** What is shown at a fence: a lease, or a bare token that came by another way (a queue, HOLDFAST_TOKEN, a header). */
+import { show } from '../core/duration.js';
+import type { Fence } from '../core/engine.js';
+import { ConfigError, quote } from '../core/errors.js';
+import { PRESENT, type Presentable } from '../core/fence.js';
+import { checkName } from '../core/names.js';
+import type { Lease } from '../index.js';
+
+export interface OpenOptions {
+  /** For a bare token: it is a reader's, of `rwLock().read`. A lease knows by itself. Default: false. */
+  readonly shared?: boolean | undefined;
+}
+
+/** Tokens are integers of 64 bits with a sign. */
+export const LARGEST_TOKEN = 2n ** 63n - 1n;
+
+export function presented(shown: Lease | bigint, { shared }: OpenOptions = {}): Fence {
+  if (typeof shown === 'bigint') {
+    if (shown < 1n || shown > LARGEST_TOKEN)
+      throw new ConfigError(`A token is a positive integer of 64 bits; got ${shown}.`);
+    return { token: shown, mode: shared ? 'read' : 'write' };
+  }
+  if (typeof shown !== 'object' || shown === null || !(PRESENT in shown))
+    throw new ConfigError(
+      `A fence is opened with a lease, or with its token as a bigint; got ${show(shown)}. ` +
+        'Of several locks (all) it is leases.of(lock), of a text BigInt(text). A number is no token: it has only 53 bits.',
+    );
+  const fence = (shown as unknown as Presentable)[PRESENT]();
+  if (shared !== undefined && shared !== (fence.mode === 'read'))
+    throw new ConfigError(
+      `shared is ${shared}, but the lease of ${quote(shown.name)} is a ${fence.mode} lease. A lease knows by itself.`,
+    );
+  return fence;
+}
+
+export function checkResource(resource: unknown): string {
+  return checkName(resource, "A fenced resource's name");
+}

@@ -1,0 +1,114 @@
+/**
+ * A fence on Redis. There is no transaction to stand in, so every access is a script that first judges the token and then
+ * does its work, in one step that nothing comes between. The first access of a holder, which may be a read, closes the
+ * fence to older ones.
+ *
+ * A fence is one key, a hash: the highest token that a reader (`r`) and a writer (`w`) has shown, as text of 19 digits,
+ * because Lua's numbers have only 53 bits. It lives until somebody deletes it. On a cluster it must be in the slot of the keys
+ * that it protects: it has the resource's name as its hash tag, `holdfast:fence:{account:1}`, so that
+ * `{account:1}:balance` lies beside it.
+ *
+ * What Redis forgets, the fence forgets: a lost write of a failover, an evicted key, FLUSHALL. Then an older token passes,
+ * as it would with any other data in that server.
+ */
+import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
+import type { Fence } from '../core/engine.js';
+import { portOf } from '../engines/redis/port-of.js';
+import { defineScript, type RedisPort, type Script } from '../engines/redis/port.js';
+import type { Lease } from '../index.js';
+import { fencedScript, newestIn } from './lua.js';
+import { checkResource, type OpenOptions, presented } from './presented.js';
+
+export interface RedisFenceOptions {
+  /** The key that a resource's fence is kept in. Default: `holdfast:fence:{resource}`. */
+  readonly key?: ((resource: string) => string) | undefined;
+}
+
+/** KEYS: the fence. Nothing but the judgement. */
+const OPEN = defineScript(fencedScript('return 1'));
+/** KEYS: the fence, the key. Answer: its value, or nil. */
+const GET = defineScript(fencedScript(`return redis.call('GET', KEYS[1])`));
+/** KEYS: the fence, the key. ARGV: token, mode, value, then options of SET. */
+const SET = defineScript(fencedScript(`return redis.call('SET', KEYS[1], unpack(ARGV))`));
+
+export class RedisFence {
+  readonly #port: RedisPort;
+  readonly #keyOf: (resource: string) => string;
+
+  constructor(client: object, options: RedisFenceOptions) {
+    this.#port = portOf(client);
+    this.#keyOf = options.key ?? ((resource) => `holdfast:fence:{${resource}}`);
+  }
+
+  /**
+   * Shows the token and gives what may be done with it. Throws a StaleTokenError if the lease was overtaken; so does
+   * everything that is done with the open fence later.
+   *
+   *     const account = await fence(redis).open('account:1', lease);
+   *     await account.set('{account:1}:balance', `${Number(await account.get('{account:1}:balance')) + 5}`);
+   */
+  async open(resource: string, shown: Lease | bigint, options?: OpenOptions): Promise<OpenRedisFence> {
+    checkResource(resource);
+    const open = new OpenRedisFence(this.#port, resource, this.#keyOf(resource), presented(shown, options));
+    await open.check();
+    return open;
+  }
+}
+
+/** A fence that a token has been shown to. Each call shows it again, in the same step as its work. */
+export class OpenRedisFence {
+  readonly #port: RedisPort;
+  readonly #resource: string;
+  readonly #key: string;
+  readonly #fence: Fence;
+  readonly #scripts = new Map<string, Script>();
+
+  constructor(port: RedisPort, resource: string, key: string, fence: Fence) {
+    this.#port = port;
+    this.#resource = resource;
+    this.#key = key;
+    this.#fence = fence;
+  }
+
+  /** Throws a StaleTokenError if somebody newer has come. */
+  async check(): Promise<void> {
+    await this.#run(OPEN, [], []);
+  }
+
+  async get(key: string): Promise<string | null> {
+    return (await this.#run(GET, [key], [])) as string | null;
+  }
+
+  /** Only with an exclusive lease. `ttlMs` makes the value expire, not the fence. */
+  async set(key: string, value: string, { ttlMs }: { readonly ttlMs?: number } = {}): Promise<void> {
+    if (this.#fence.mode === 'read')
+      throw new ConfigError(`A read lease can't write what ${quote(this.#resource)} protects. Take the write lock.`);
+    await this.#run(SET, [key], [value, ...(ttlMs === undefined ? [] : ['PX', `${ttlMs}`])]);
+  }
+
+  /**
+   * A script of yours, with its own KEYS and ARGV, that runs only if the token is not stale.
+   *
+   *     await account.eval(`return redis.call('INCRBY', KEYS[1], ARGV[1])`, ['{account:1}:balance'], ['5']);
+   */
+  eval(script: string, keys: readonly string[] = [], args: readonly string[] = []): Promise<unknown> {
+    let fenced = this.#scripts.get(script);
+    if (!fenced) this.#scripts.set(script, (fenced = defineScript(fencedScript(script))));
+    return this.#run(fenced, keys, args);
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const { token, mode } = this.#fence;
+    try {
+      return await this.#port.run(script, [this.#key, ...keys], [digits(token), mode, ...args]);
+    } catch (error) {
+      const newest = newestIn(error);
+      if (newest === undefined) throw error;
+      throw new StaleTokenError(this.#resource, token, newest);
+    }
+  }
+}
+
+function digits(token: bigint): string {
+  return token.toString().padStart(19, '0');
+}

@@ -1,0 +1,120 @@
+/** The table of fences and its statements, in three dialects. */
+import { ConfigError, EngineError } from '../core/errors.js';
+import type { Fence } from '../core/engine.js';
+import { fenceTable as postgresTable } from '../engines/postgres/fence-table.js';
+import { Names, type SchemaOptions } from '../engines/postgres/names.js';
+import { checkPrefix, DEFAULT_PREFIX } from '../engines/mysql/prefix.js';
+import { fenceTable as mysqlTable } from '../engines/mysql/tables.js';
+import { type Dialect, type Statement, statement } from '../sql/statement.js';
+
+export interface TableOptions extends SchemaOptions {
+  /** What the table's name begins with. Default: `holdfast_`, as that of the engine's tables. */
+  readonly tablePrefix?: string | undefined;
+  /** PostgreSQL only: the schema that the table is in. Default: `holdfast`. */
+  readonly schema?: string | undefined;
+}
+
+export class FenceTable {
+  readonly name: string;
+  /** PostgreSQL's; the first statement makes it. */
+  readonly schema: string | undefined;
+  /** The statements that make it, without values. */
+  readonly ddl: readonly string[];
+  readonly #dialect: Dialect;
+
+  constructor(dialect: Dialect, options: TableOptions) {
+    this.#dialect = dialect;
+    if (options.schema !== undefined && dialect !== 'postgres')
+      throw new ConfigError('Only PostgreSQL has a schema for the table of fences; elsewhere there is tablePrefix.');
+    if (dialect === 'postgres') {
+      const names = new Names(options);
+      this.name = names.of('fence');
+      this.schema = names.schema;
+      this.ddl = [`CREATE SCHEMA IF NOT EXISTS "${names.schema}"`, postgresTable(names)];
+    } else {
+      const prefix = checkPrefix(options.tablePrefix ?? DEFAULT_PREFIX);
+      this.name = `${prefix}fence`;
+      this.ddl = [dialect === 'mysql' ? mysqlTable(prefix) : sqliteTable(this.name)];
+    }
+  }
+
+  /** The conditional upsert. PostgreSQL and SQLite answer a row if the token was not stale, MySQL nothing. */
+  present(resource: string, fence: Fence): Statement {
+    return this.#dialect === 'mysql' ? this.#presentInMysql(resource, fence) : this.#presentAndTell(resource, fence);
+  }
+
+  /** Both tokens, as text. On MySQL it locks: it must see what the upsert has seen, whatever the transaction's snapshot. */
+  look(resource: string): Statement {
+    if (this.#dialect === 'mysql')
+      return this.#statement(
+        `SELECT CAST(max_read AS CHAR) AS r, CAST(max_write AS CHAR) AS w FROM ${this.name} WHERE name = UNHEX(?) FOR UPDATE`,
+        [hex(resource)],
+      );
+    return this.#statement(
+      `SELECT CAST(max_read AS text) AS r, CAST(max_write AS text) AS w FROM ${this.name} WHERE name = CAST(? AS text)`,
+      [resource],
+    );
+  }
+
+  #presentAndTell(resource: string, { mode, token }: Fence): Statement {
+    const [bigint, greatest] = this.#dialect === 'postgres' ? ['bigint', 'greatest'] : ['INTEGER', 'max'];
+    const shown = `CAST(? AS ${bigint})`;
+    const [values, change, fresh] =
+      mode === 'read'
+        ? [`${shown}, 0`, `max_read = ${greatest}(f.max_read, excluded.max_read)`, 'f.max_write < excluded.max_read']
+        : [
+            `0, ${shown}`,
+            'max_write = excluded.max_write',
+            'f.max_write <= excluded.max_write AND f.max_read < excluded.max_write',
+          ];
+    return this.#statement(
+      `INSERT INTO ${this.name} AS f (name, max_read, max_write) VALUES (CAST(? AS text), ${values})
+        ON CONFLICT (name) DO UPDATE SET ${change} WHERE ${fresh}
+        RETURNING 1 AS opened`,
+      [resource, `${token}`],
+    );
+  }
+
+  #presentInMysql(resource: string, { mode, token }: Fence): Statement {
+    const shown = 'CAST(? AS SIGNED)';
+    const text = `${token}`;
+    const insert = `INSERT INTO ${this.name} (name, max_read, max_write) VALUES (UNHEX(?),`;
+    return mode === 'read'
+      ? this.#statement(
+          `${insert} ${shown}, 0) ON DUPLICATE KEY UPDATE
+            max_read = IF(max_write < ${shown}, GREATEST(max_read, ${shown}), max_read)`,
+          [hex(resource), text, text, text],
+        )
+      : this.#statement(
+          `${insert} 0, ${shown}) ON DUPLICATE KEY UPDATE
+            max_write = IF(max_write <= ${shown} AND max_read < ${shown}, ${shown}, max_write)`,
+          [hex(resource), text, text, text, text],
+        );
+  }
+
+  #statement(text: string, params: readonly string[]): Statement {
+    return statement(this.#dialect, text, params);
+  }
+
+  /** What to do where it is missing and can't be made on the way. */
+  missing(cause: unknown): EngineError {
+    return new EngineError(
+      `The table of fences is missing in this database. Run \`holdfast schema apply\`, call migrate(db) of 'holdfast/fence' ` +
+        `once, or run:\n${this.ddl.join(';\n')};`,
+      { retryable: false, cause },
+    );
+  }
+}
+
+function sqliteTable(name: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${name} (
+  name       TEXT PRIMARY KEY COLLATE BINARY,
+  max_read   INTEGER NOT NULL,         -- the highest token that a reader has shown
+  max_write  INTEGER NOT NULL          -- and a writer
+) WITHOUT ROWID`;
+}
+
+/** Bytes, and no question of the connection's character set. */
+function hex(text: string): string {
+  return Buffer.from(text).toString('hex');
+}

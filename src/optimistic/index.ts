@@ -1,0 +1,169 @@
+/**
+ * Optimistic rows: no lock at all. Read a row with its version, decide, and write only if the version is still the same;
+ * if not, somebody was quicker: read again and decide again.
+ *
+ *     SELECT *, version FROM item WHERE id = 7            → { stock: 3 }, version 41
+ *     (row) => ({ stock: row.stock - 1 })                 your function, on what was read
+ *     UPDATE item SET version = version + 1, stock = 2 WHERE id = 7 AND version = 41
+ *         1 row: done · 0 rows: wait a moment and begin again, at most so many times
+ *
+ * Good where conflicts are rare and your function has no other effects, because it may be called several times. Everybody
+ * who changes such a row must move its version on; `UPDATE item SET stock = stock - 1` beside it loses nothing itself,
+ * but makes us overwrite it.
+ *
+ * Not inside of a transaction of MySQL's default, REPEATABLE READ: it would read the same again and again.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { backoff } from '../core/backoff.js';
+import { systemClock } from '../core/clock.js';
+import { show } from '../core/duration.js';
+import { ConfigError, ConflictError } from '../core/errors.js';
+import { identifier } from '../sql/identifier.js';
+import { portOf, type Row, type SqlPort } from '../sql/port.js';
+import { type Statement, statement } from '../sql/statement.js';
+import { type ColumnPlace, type VersionColumn, versionColumn } from './version-column.js';
+
+export interface OptimisticOptions {
+  /** Its name, `item`, or with a schema `shop.item`. */
+  readonly table: string;
+  /** The column that a row is found by: its primary key, or another that is unique. Default: `id`. */
+  readonly id?: string | undefined;
+  /** The column that tells whether it has changed: an integer, or a time with microseconds. Default: `version`. */
+  readonly version?: string | undefined;
+}
+
+export interface UpdateOptions {
+  /** How often it is tried again after a conflict, with a little more patience each time. Default: 10. */
+  readonly retries?: number | undefined;
+  /** Gives up between tries, with the signal's own reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+const FIRST_MS = 5;
+const MOST_MS = 250;
+const VERSION = 'holdfast_version';
+
+/**
+ * Rows of one table. `db` is a pool or a connection of `pg` or mysql2, a database of node:sqlite or better-sqlite3, or
+ * `{ dialect, query, execute }` for any other library.
+ *
+ *     const items = optimistic(pool, { table: 'item', version: 'version' });
+ *     await items.update(7, (row) => {
+ *       if (row.stock === 0) throw new Error('sold out');
+ *       return { stock: row.stock - 1 };
+ *     });
+ */
+export function optimistic<R extends object = Record<string, unknown>>(
+  db: object,
+  options: OptimisticOptions,
+): OptimisticRows<R> {
+  return new OptimisticRows(portOf(db), options);
+}
+
+export class OptimisticRows<R extends object> {
+  readonly #port: SqlPort;
+  readonly #place: ColumnPlace;
+  readonly #id: string;
+  readonly #fixed: ReadonlySet<string>;
+  #column: Promise<VersionColumn> | undefined;
+
+  constructor(port: SqlPort, { table, id = 'id', version = 'version' }: OptimisticOptions) {
+    const { dialect } = port;
+    this.#port = port;
+    const words = typeof table === 'string' ? table.split('.') : [table];
+    if (words.length > 2) throw new ConfigError(`table is a name, or a schema and a name; got ${show(table)}.`);
+    const quotedTable = words.map((word) => identifier(dialect, word, 'table')).join('.');
+    this.#id = identifier(dialect, id, 'id');
+    this.#place = {
+      schema: words.length === 2 ? words[0] : undefined,
+      table: words.at(-1)!,
+      column: version,
+      quotedTable,
+      quotedColumn: identifier(dialect, version, 'version'),
+    };
+    this.#fixed = new Set([id, version]);
+  }
+
+  /**
+   * Changes one row by what `change` makes of it: the columns to set, or undefined to leave it. Resolves to the row as it
+   * was read, with the changes; to undefined if there is none. Throws a ConflictError if others were quicker each time, and
+   * whatever `change` throws.
+   */
+  async update(
+    id: unknown,
+    change: (row: R) => Partial<R> | undefined | Promise<Partial<R> | undefined>,
+    { retries = 10, signal }: UpdateOptions = {},
+  ): Promise<R | undefined> {
+    checkUpdate(id, change, retries);
+    for (let attempt = 0; attempt <= retries; attempt += 1) {
+      if (attempt > 0) await pause(attempt - 1, signal);
+      signal?.throwIfAborted();
+      const read = await this.#read(id);
+      if (!read) return undefined;
+      const changes = await change({ ...read.row } as R);
+      if (changes === undefined) return read.row as R;
+      if (await this.#write(id, read.version, changes)) return { ...read.row, ...changes } as R;
+    }
+    throw new ConflictError(`${this.#place.table} ${show(id)}`, retries + 1);
+  }
+
+  async #read(id: unknown): Promise<{ readonly row: Row; readonly version: string } | undefined> {
+    const { read } = await this.#versionColumn();
+    const { quotedTable } = this.#place;
+    const [found] = await this.#port.rows(
+      this.#statement(`SELECT ${quotedTable}.*, ${read} AS ${VERSION} FROM ${quotedTable} WHERE ${this.#id} = ?`, [id]),
+    );
+    if (!found) return undefined;
+    // The last column, by place: libraries rename columns.
+    const columns = Object.entries(found);
+    const [, version] = columns.pop()!;
+    if (version === null)
+      throw new ConfigError(
+        `${this.#place.column} of ${this.#place.table} ${show(id)} is NULL: give it a value, and NOT NULL.`,
+      );
+    return { row: Object.fromEntries(columns), version: version as string };
+  }
+
+  async #write(id: unknown, version: string, changes: object): Promise<boolean> {
+    const { isStill, next } = await this.#versionColumn();
+    const { quotedTable, quotedColumn } = this.#place;
+    const entries = Object.entries(changes);
+    const sets = entries.map(([name, value]) => this.#set(name, value));
+    const update = `UPDATE ${quotedTable} SET ${[`${quotedColumn} = ${next}`, ...sets].join(', ')} WHERE ${this.#id} = ? AND ${isStill}`;
+    const values = [...entries.map(([, value]) => value as unknown), id, version];
+    if (this.#port.dialect === 'mysql') return (await this.#port.change(this.#statement(update, values))) > 0;
+    return (await this.#port.rows(this.#statement(`${update} RETURNING 1 AS written`, values))).length > 0;
+  }
+
+  #set(name: string, value: unknown): string {
+    if (this.#fixed.has(name)) throw new ConfigError(`update must not change ${name}: it is what the row is known by.`);
+    if (value === undefined) throw new ConfigError(`${name} must not be undefined; null is NULL.`);
+    return `${identifier(this.#port.dialect, name, 'A column')} = ?`;
+  }
+
+  /** Looked up once; again after a failure. */
+  #versionColumn(): Promise<VersionColumn> {
+    this.#column ??= versionColumn(this.#port, this.#place).catch((error: unknown) => {
+      this.#column = undefined;
+      throw error;
+    });
+    return this.#column;
+  }
+
+  #statement(text: string, params: readonly unknown[]): Statement {
+    return statement(this.#port.dialect, text, params);
+  }
+}
+
+function checkUpdate(id: unknown, change: unknown, retries: unknown): void {
+  if (id === undefined || id === null) throw new ConfigError(`update needs the id of a row; got ${show(id)}.`);
+  if (typeof change !== 'function') throw new ConfigError(`update needs a function from a row to its changes.`);
+  if (!Number.isSafeInteger(retries) || (retries as number) < 0)
+    throw new ConfigError(`retries is a whole number from 0 on; got ${show(retries)}.`);
+}
+
+/** Jittered, so that those who met once do not meet again. */
+async function pause(attempt: number, signal: AbortSignal | undefined): Promise<void> {
+  const ms = backoff(systemClock, attempt, FIRST_MS, MOST_MS);
+  await sleep(ms, undefined, { ...(signal && { signal }) }).catch(() => signal?.throwIfAborted());
+}

@@ -11,10 +11,23 @@ import { checkTruth } from './checkers/truth.js';
 import { hitsOf, whyVoid } from './checkers/validity.js';
 import { checkWakeups } from './checkers/wakeups.js';
 import type { Finding } from './finding.js';
+import { FINAL } from './history.js';
 import { paperHistory } from './paper-lock.js';
 import type { Run } from './run.js';
 import { type Grant, Story } from './story.js';
 import { judge } from './verdict.js';
+
+/** Two updates that were acknowledged, one without an answer, and what is there in the end. */
+function ending(value: number): Story {
+  const story = new Story();
+  update(story, 'w1.1', 1, 0, 10);
+  update(story, 'w2.1', 2, 1, 20);
+  const killed = story.grant({ worker: 'w3.1', call: 40, grant: 41, token: 3 });
+  story.does(killed, 'write', [42, 0], { value: 3, token: 3 });
+  const read = story.call(90, { worker: FINAL, what: 'read', name: 'mutex-1', mode: 'mutex' });
+  story.return(91, read, 'ok', { value });
+  return story;
+}
 
 /** What was found, as far as a test cares. */
 function broken(check: (run: Run) => Finding, story: Story): readonly string[] {
@@ -263,6 +276,12 @@ describe('register', () => {
     update(story, 'w1.1', 1, 0, 10);
     update(story, 'w2.1', 2, 7, 20);
     expect(broken(checkRegister, story)).toEqual([expect.stringContaining('gave 7: the register of mutex-1 held 1')]);
+  });
+
+  test('what is there in the end must be what was acknowledged, give or take what has no answer', () => {
+    for (const value of [2, 3]) expect(broken(checkRegister, ending(value))).toEqual([]);
+    for (const value of [1, 4])
+      expect(broken(checkRegister, ending(value))).toContainEqual(expect.stringContaining('is there in the end'));
   });
 });
 

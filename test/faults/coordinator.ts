@@ -11,7 +11,8 @@ import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import type { Host } from '../servers/network.js';
 import { eventually } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
-import { type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES } from './history.js';
+import { guardedBy } from './guards.js';
+import { FINAL, type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES } from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
 import { observe } from './observer.js';
 import { Resource } from './resource.js';
@@ -147,11 +148,27 @@ class Coordinator {
     for (const detail of await target.leftovers(this.#namespace))
       this.#write({ kind: 'leftover', at: nowMicros(), what: 'key', detail });
     this.#leaks();
+    await this.#readGuarded();
     for (const name of this.#names) {
       const value = Number(readFileSync(join(this.#options.folder, name), 'utf8'));
       this.#write({ kind: 'counter', at: nowMicros(), name, value });
     }
     this.#write({ kind: 'phase', at: nowMicros(), phase: 'over' });
+  }
+
+  /** What is there in the end, past the fence. */
+  async #readGuarded(): Promise<void> {
+    const { guardedUrl } = this.#options.target;
+    if (guardedUrl === undefined) return;
+    const guarded = guardedBy(guardedUrl);
+    for (const name of this.#names) {
+      const read = { at: nowMicros(), worker: FINAL, id: `${FINAL}-${name}` };
+      const access = { name: `${this.#namespace}/${name}`, token: undefined, shared: false };
+      this.#write({ ...read, kind: 'call', what: 'read', name, mode: 'mutex', lease: FINAL });
+      const answer = await guarded.read(access);
+      if (answer.ok) this.#write({ ...read, kind: 'return', at: nowMicros(), out: 'ok', value: answer.value });
+    }
+    await guarded.close();
   }
 
   async #leftClaims(): Promise<void> {
@@ -224,6 +241,7 @@ class Coordinator {
       worker,
       lock,
       url: await target.urlFor(name),
+      ...(target.guardedUrl !== undefined && { guardedUrl: target.guardedUrl }),
       ...(nemeses.some((nemesis) => NEMESES[nemesis]!.onLinks) &&
         target.routesFor && { routes: await target.routesFor(name) }),
       peers: this.#options.peers,
@@ -415,6 +433,10 @@ class Seat implements Victim {
 
   #heard(child: ChildProcess, message: Exclude<FromWorker, { say: 'ready' }>): void {
     if (message.say === 'closed') return this.#closed?.(message.handles);
+    if (message.say === 'served') {
+      this.served += 1;
+      return;
+    }
     if (message.request.ask === 'read') this.served += 1;
     const response = this.#resource.answer(message.request);
     if (child.connected) child.send({ tell: 'answer', call: message.call, response } satisfies ToWorker);

@@ -161,6 +161,9 @@ export interface CounterEvent {
   readonly value: number;
 }
 
+/** Who reads what the locks protected when everybody has gone. */
+export const FINAL = 'final';
+
 export type HistoryEvent =
   | RunEvent
   | WorkerEvent

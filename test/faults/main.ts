@@ -140,7 +140,8 @@ function tellNotRun(engine: string, name: string, reason: string): void {
  * It needs no engine: once is enough for all that are alike.
  */
 async function brokenControl(plan: Plan): Promise<readonly HistoryEvent[]> {
-  const alike = `${plan.kind.processes} ${plan.seconds}`;
+  const guarded = plan.target.guardedUrl === undefined ? '' : plan.engine;
+  const alike = `${plan.kind.processes} ${plan.seconds} ${guarded}`;
   let history = controls.get(alike);
   for (let more = 0; !history || (!controlOf(history).violated && more <= AGAIN); more += 1) {
     const next = { ...plan, seed: plan.seed + more };

@@ -16,6 +16,7 @@ import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
 import type { Routes } from './routes.js';
+import { fenceTargets } from './targets-fence.js';
 import { POSTGRES_TARGETS } from './targets-postgres.js';
 import { MYSQL_TARGETS } from './targets-mysql.js';
 import { MEMCACHED } from './targets-memcached.js';
@@ -25,6 +26,8 @@ import { startEtcdSingle, startEtcdThree } from './targets-etcd.js';
 export interface Target extends AsyncDisposable {
   /** A new address for each worker where a proxy stands before the server. */
   urlFor(worker: string): Promise<string>;
+  /** What the locks protect, if it is not kept by the coordinator: guards.ts. */
+  readonly guardedUrl?: string;
   /** To look at lines from outside; absent where only the process itself can, and where they can't be listed. */
   readonly observerUrl?: string;
   readonly server?: Server;
@@ -138,6 +141,12 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: () => startEtcdThree(),
     startApart: (network) => startEtcdThree({ network, apartOn }),
   },
+  ...fenceTargets({
+    postgres: () => POSTGRES_TARGETS['postgres']!.start(),
+    mysql: () => MYSQL_TARGETS['mysql']!.start(),
+    sqlite: startSqlite,
+    redis: () => startRedisSingle(),
+  }),
 };
 
 async function startMemory(): Promise<Target> {

@@ -18,6 +18,8 @@ export interface WorkerSetup {
   readonly ttlMs: number;
   readonly seed: number;
   readonly history: string;
+  /** What the locks protect, if it is not kept by the coordinator; without its fence if the lock is the control. */
+  readonly guardedUrl?: string;
   /** Where the unfenced counters are. */
   readonly folder: string;
   readonly names: readonly string[];
@@ -41,6 +43,8 @@ export type ToWorker =
 export type FromWorker =
   | { readonly say: 'ready' }
   | { readonly say: 'ask'; readonly call: number; readonly request: Request }
+  /** It was granted a lock, and reads what that protects, elsewhere. */
+  | { readonly say: 'served' }
   /** Closed; what still keeps the process alive. */
   | { readonly say: 'closed'; readonly handles: readonly string[] };
 

@@ -13,6 +13,7 @@ import { Holdfast } from 'holdfast';
 import { waitFor } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
 import { type CallEvent, type HistoryEvent, HistoryWriter, type Mode, nowMicros, type ReturnEvent } from './history.js';
+import { type Access, type Guarded, guardedBy } from './guards.js';
 import { observe } from './observer.js';
 import type { Request, Response } from './resource.js';
 import { routeThrough } from './routes.js';
@@ -38,6 +39,7 @@ class Worker {
   readonly #asked = new Map<number, (response: Response) => void>();
   #ids = 0;
   readonly #starvation: Starvation;
+  readonly #guarded: Guarded | undefined;
   #faults = false;
   #ending = false;
 
@@ -52,6 +54,7 @@ class Worker {
       id: () => this.#id(),
       write: (event) => this.#write(event),
     });
+    this.#guarded = setup.guardedUrl === undefined ? undefined : guardedBy(setup.guardedUrl);
     this.#instances = Array.from({ length: setup.instances }, () => this.#makeLocks());
   }
 
@@ -66,6 +69,7 @@ class Worker {
     ]);
     clearInterval(sampler);
     await Promise.all(this.#instances.map((locks) => locks.close()));
+    await this.#guarded?.close();
     this.#write({ kind: 'worker', at: nowMicros(), worker: this.#setup.worker, what: 'ended' });
     await waitFor(() => openHandles().length === 0, HANDLES_CLOSE_MS);
     this.#say({ say: 'closed', handles: openHandles() });
@@ -178,7 +182,7 @@ class Worker {
     const read = this.#called({ what: 'read', ...common });
     const seen = await this.#outcome(
       read,
-      () => this.#ask({ ask: 'read', name, token: common.token, shared: mode === 'read' }),
+      () => this.#read(name, common.token, mode === 'read'),
       (response) => (response.ok ? { out: 'ok', value: response.value } : { out: 'stale' }),
     );
     if (!seen?.ok || mode === 'read') return;
@@ -199,9 +203,27 @@ class Worker {
     const write = this.#called({ what: 'write', ...common, value: seen.value + 1 });
     await this.#outcome(
       write,
-      () => this.#ask({ ask: 'write', name, token: common.token, value: seen.value + 1 }),
+      () => this.#writeTo(name, common.token, seen.value + 1),
       (response) => ({ out: response.ok ? 'ok' : 'stale' }),
     );
+  }
+
+  #read(name: string, token: string | undefined, shared: boolean): Promise<Response> {
+    if (!this.#guarded) return this.#ask({ ask: 'read', name, token, shared });
+    this.#say({ say: 'served' });
+    return this.#guarded.read(this.#access(name, token, shared));
+  }
+
+  #writeTo(name: string, token: string | undefined, value: number): Promise<Response> {
+    if (!this.#guarded) return this.#ask({ ask: 'write', name, token, value });
+    return this.#guarded.write(this.#access(name, token, false), value);
+  }
+
+  /** The control shows no token: then nothing stands between a stalled holder and what it overwrites. */
+  #access(name: string, token: string | undefined, shared: boolean): Access {
+    const { lock, namespace } = this.#setup;
+    const shown = lock === 'holdfast' && token !== undefined ? BigInt(token) : undefined;
+    return { name: `${namespace}/${name}`, token: shown, shared };
   }
 
   #stall(): void {

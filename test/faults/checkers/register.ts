@@ -1,6 +1,6 @@
 /** The fenced register of every name is linearizable, refuses stale tokens, and loses no update. */
 import { type Finding, type Violation, violation } from '../finding.js';
-import type { HistoryEvent } from '../history.js';
+import { FINAL, type HistoryEvent } from '../history.js';
 import { linearize } from '../linearizable.js';
 import { registerModel, type RegisterOp, type RegisterState } from '../register-model.js';
 import type { Call, Run } from '../run.js';
@@ -22,7 +22,7 @@ export function checkRegister(run: Run): Finding {
     if (answer.linearizable === undefined)
       undecided.push(`The register of ${name} could not be checked: too many orders.`);
     if (answer.linearizable === false) violations.push(unexplained(name, answer.at, answer.state, answer.after));
-    violations.push(...lostUpdates(run, name, calls));
+    violations.push(...lostUpdates(run, name, calls), ...missingUpdates(name, calls));
   }
   return { cases: accesses.length, violations, undecided };
 }
@@ -73,6 +73,20 @@ function lostUpdates(run: Run, name: string, calls: readonly Call[]): readonly V
     else written.set(update, { hold, call });
   }
   return violations;
+}
+
+/** Every update adds one: what is there in the end is how many were made. Of those without an answer each may be. */
+function missingUpdates(name: string, calls: readonly Call[]): readonly Violation[] {
+  const final = calls.find(({ event }) => event.worker === FINAL);
+  if (final?.returned?.value === undefined) return [];
+  const writes = calls.filter(({ event }) => event.what === 'write');
+  const acknowledged = writes.filter(({ returned }) => returned?.out === 'ok').length;
+  const refused = writes.filter(({ returned }) => returned?.out === 'stale').length;
+  const most = writes.length - refused;
+  const { value } = final.returned;
+  if (value >= acknowledged && value <= most) return [];
+  const what = `${acknowledged} updates of ${name} were acknowledged, at most ${most} were made, and ${value} is there in the end.`;
+  return [violation('register', name, what, eventsOf(final))];
 }
 
 function lost(name: string, update: string, first: Call, second: Call): Violation {

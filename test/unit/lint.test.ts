@@ -41,6 +41,9 @@ const WRONG: Readonly<Record<string, { text: string; rule: string }>> = {
   'src/engines/mine/imports-other.ts': { text: importing('../other/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/engines/mine/imports-locks.ts': { text: importing('../../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/testing/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/sql/imports-engine.ts': { text: importing('../engines/other/one.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/optimistic/imports-index.ts': { text: importing('../index.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/fence/imports-locks.ts': { text: importing('../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/cli/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/cli/imports-locks.ts': { text: importing('../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
 };
@@ -49,6 +52,8 @@ const CLEAN: Readonly<Record<string, string>> = {
   'src/core/clean.ts': importing('./one.js'),
   'src/locks/clean.ts': importing('../core/one.js'),
   'src/engines/mine/clean.ts': importing('../../core/one.js'),
+  'src/fence/clean.ts': importing('../engines/other/one.js'),
+  'src/optimistic/clean.ts': importing('../core/one.js'),
   'src/testing/clean.ts': importing('../index.js'),
   'src/cli/clean.ts': importing('../index.js'),
   'src/core/awaited.ts':

@@ -17,7 +17,7 @@ const NODES = ['22', '24', '26', OLD_SQLITE];
 const FENCE_SUITES = ['test/fence', 'test/optimistic'];
 const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts', ...FENCE_SUITES];
 /** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
-const REDIS_SUITES = ['test/matrix/redis'];
+const REDIS_SUITES = ['test/matrix/redis', 'test/fence/redis.test.ts'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql', ...FENCE_SUITES];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
 

@@ -18,7 +18,8 @@ const MISSING: ReadonlySet<unknown> = new Set(['42P01', '3F000', 'ER_NO_SUCH_TAB
 export function isMissingTable(error: unknown): boolean {
   for (let each = error, depth = 0; each instanceof Error && depth < 4; each = each.cause, depth += 1) {
     const { code, errno } = each as { code?: unknown; errno?: unknown };
-    if (MISSING.has(code) || MISSING.has(errno) || /no such table: \w*fence\b/.test(each.message)) return true;
+    if (MISSING.has(code) || MISSING.has(errno) || /no such table: \w*fence\b|fence' doesn't exist/.test(each.message))
+      return true;
   }
   return false;
 }

@@ -96,24 +96,14 @@ export class SqlFence {
     tables.set(this.#db, known);
     const { name } = this.#table;
     if (known.get(name) === 'found') return;
-    const ask = (text: string, params: readonly unknown[] = []): Promise<readonly Row[]> =>
-      this.#port.rows(statement('postgres', text, params));
-    const [found] = await ask('SELECT CAST(to_regclass(CAST(? AS text)) AS text) AS found', [name]);
+    const look = statement('postgres', 'SELECT CAST(to_regclass(CAST(? AS text)) AS text) AS found', [name]);
+    const [found] = await this.#port.rows(look);
     if (Object.values(found!)[0] !== null) {
       if (!known.has(name)) known.set(name, 'found');
       return;
     }
-    await ask(`SELECT CAST(pg_advisory_xact_lock(hashtextextended('holdfast migration', 0)) AS text) AS locked`);
-    await this.#makeInPostgres(ask);
+    await make(this.#port, this.#table);
     known.set(name, 'made');
-  }
-
-  async #makeInPostgres(ask: (text: string, params?: readonly unknown[]) => Promise<readonly Row[]>): Promise<void> {
-    const { schema, ddl } = this.#table;
-    const [there] = await ask('SELECT count(*) AS count FROM pg_namespace WHERE nspname = CAST(? AS text)', [schema]);
-    // Not IF NOT EXISTS alone: that needs the right to make schemas even if it is there.
-    const missing = Number(Object.values(there!)[0]) === 0 ? ddl : ddl.slice(1);
-    for (const text of missing) await ask(text);
   }
 
   async #present(resource: string, fence: Fence): Promise<readonly Row[]> {
@@ -141,9 +131,7 @@ export async function migrate(db: object, options: TableOptions = {}): Promise<v
   await make(port, new FenceTable(port.dialect, options));
 }
 
-async function make(port: SqlPort, { ddl }: FenceTable): Promise<void> {
-  for (const text of ddl) {
-    if (port instanceof SqlitePort) port.exec(text);
-    else await port.rows(statement(port.dialect, text, []));
-  }
+async function make(port: SqlPort, table: FenceTable): Promise<void> {
+  if (port instanceof SqlitePort) port.exec(table.make);
+  else await port.rows(statement(port.dialect, table.make, []));
 }

@@ -41,7 +41,7 @@ export class SqliteFence {
       if (!isMissingTable(error)) throw error;
       if (!this.#mayMigrate) throw this.#table.missing(error);
     }
-    for (const ddl of this.#table.ddl) this.#port.exec(ddl);
+    this.#port.exec(this.#table.make);
     return present();
   }
 }

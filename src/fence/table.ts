@@ -16,10 +16,10 @@ export interface TableOptions extends SchemaOptions {
 
 export class FenceTable {
   readonly name: string;
-  /** PostgreSQL's; the first statement makes it. */
-  readonly schema: string | undefined;
-  /** The statements that make it, without values. */
-  readonly ddl: readonly string[];
+  /** Makes it where it is missing; many may do so at once. */
+  readonly make: string;
+  /** The same for people. */
+  readonly #ddl: string;
   readonly #dialect: Dialect;
 
   constructor(dialect: Dialect, options: TableOptions) {
@@ -29,12 +29,13 @@ export class FenceTable {
     if (dialect === 'postgres') {
       const names = new Names(options);
       this.name = names.of('fence');
-      this.schema = names.schema;
-      this.ddl = [`CREATE SCHEMA IF NOT EXISTS "${names.schema}"`, postgresTable(names)];
+      this.#ddl = `CREATE SCHEMA IF NOT EXISTS "${names.schema}";\n${postgresTable(names)}`;
+      this.make = makeInPostgres(names);
     } else {
       const prefix = checkPrefix(options.tablePrefix ?? DEFAULT_PREFIX);
       this.name = `${prefix}fence`;
-      this.ddl = [dialect === 'mysql' ? mysqlTable(prefix) : sqliteTable(this.name)];
+      this.#ddl = dialect === 'mysql' ? mysqlTable(prefix) : sqliteTable(this.name);
+      this.make = this.#ddl;
     }
   }
 
@@ -100,10 +101,22 @@ export class FenceTable {
   missing(cause: unknown): EngineError {
     return new EngineError(
       `The table of fences is missing in this database. Run \`holdfast schema apply\`, call migrate(db) of 'holdfast/fence' ` +
-        `once, or run:\n${this.ddl.join(';\n')};`,
+        `once, or run:\n${this.#ddl};`,
       { retryable: false, cause },
     );
   }
+}
+
+/**
+ * One statement, so that it can be sent to a pool. Under the lock that migrations take: two who make the same at once would
+ * not both succeed, in spite of IF NOT EXISTS. Which for a schema also needs the right to make one when it is there.
+ */
+function makeInPostgres(names: Names): string {
+  return `DO $holdfast$ BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('holdfast migration', 0));
+  IF to_regnamespace('"${names.schema}"') IS NULL THEN CREATE SCHEMA "${names.schema}"; END IF;
+  ${postgresTable(names)};
+END $holdfast$`;
 }
 
 function sqliteTable(name: string): string {

@@ -28,10 +28,7 @@ export function fenceTargets(engines: {
   return {
     'fence-postgres': onServer(engines.postgres, (port) => `postgres://postgres@127.0.0.1:${port}/postgres`),
     'fence-mysql': onServer(engines.mysql, (port) => `mysql://root@127.0.0.1:${port}/test`),
-    'fence-redis': {
-      ...onServer(engines.redis, (port) => `redis://127.0.0.1:${port}`),
-      short: { seconds: 4, nemeses: ['stall', 'pause', 'kill'] },
-    },
+    'fence-redis': onServer(engines.redis, (port) => `redis://127.0.0.1:${port}`),
     'fence-sqlite': {
       processes: true,
       start: async () => {

@@ -1,10 +1,11 @@
 /** Fences on a real Redis, with each client. */
 import { createClient } from '@redis/client';
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isStale } from '../../src/core/fence.js';
 import { fence, fencedScript } from '../../src/fence/index.js';
 import { ConfigError, Holdfast, StaleTokenError } from '../../src/index.js';
+import { startCluster } from '../servers/redis-cluster.js';
 import { startRedis } from '../servers/redis.js';
 import { seededRandom } from '../servers/seeded-random.js';
 import type { Server } from '../servers/server.js';
@@ -108,3 +109,24 @@ describe.each(Object.entries(CLIENTS))('%s', (library, connect) => {
     ).toBe(1);
   });
 });
+
+/** A cluster takes seconds to start: it is for the matrix. */
+test.runIf(process.env['HOLDFAST_MATRIX'] !== undefined)(
+  'on a cluster a fence lies beside what it protects',
+  async () => {
+    await using cluster = await startCluster();
+    const client = new Cluster(cluster.hosts.map(({ host, port }) => ({ host, port })));
+    try {
+      for (const name of ['account:1', 'account:2', 'invoice 7', '💥']) {
+        const key = `{${name}}:balance`;
+        const old = await fence(client).open(name, BASE);
+        await old.set(key, '100');
+        const young = await fence(client).open(name, BASE + 1n);
+        await expect(old.set(key, '0')).rejects.toThrow(StaleTokenError);
+        expect(await young.get(key)).toBe('100');
+      }
+    } finally {
+      client.disconnect();
+    }
+  },
+);

@@ -1,5 +1,6 @@
 /** Fences inside of a user's own transaction, on each database. */
 import type { DatabaseSync } from '@photostructure/sqlite';
+import { createConnection } from 'mysql2';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { isStale } from '../../src/core/fence.js';
 import { fence, migrate } from '../../src/fence/index.js';
@@ -127,6 +128,34 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await young.query('COMMIT');
     expect(await late).toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', newest: BASE + 2n });
     await old.query('ROLLBACK');
+  });
+
+  test('many may make the table at once', async () => {
+    const options = dialect === 'postgres' ? { schema: 'crowd' } : { tablePrefix: 'crowd_' };
+    const connections = await Promise.all(Array.from({ length: 8 }, () => connect()));
+    await Promise.all(connections.map(({ db }) => migrate(db, options)));
+  });
+
+  test.runIf(dialect === 'postgres')('PostgreSQL: many may be the first to miss the table', async () => {
+    const connections = await Promise.all(Array.from({ length: 8 }, () => connect()));
+    await Promise.all(
+      connections.map(async (connection, at) => {
+        await connection.query('BEGIN');
+        await fence(connection.db, { schema: 'first' }).open(`x${at}`, 1n);
+        await connection.query('COMMIT');
+      }),
+    );
+  });
+
+  test.runIf(dialect === 'mysql')('MySQL: a connection with callbacks', async () => {
+    const { port } = new URL(database.url);
+    const connection = createConnection({ host: '127.0.0.1', port: Number(port), user: 'root', database: 'test' });
+    const promise = connection.promise();
+    await promise.beginTransaction();
+    await fence(connection).open('callbacks', BASE);
+    await expect(fence(connection).open('callbacks', BASE - 1n)).rejects.toThrow(StaleTokenError);
+    await promise.rollback();
+    connection.destroy();
   });
 
   test('a table that is missing', async () => {

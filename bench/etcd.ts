@@ -18,7 +18,7 @@ const NAMES = 64;
 const LOCAL_WAITERS = 50;
 const HELD = 10_000;
 const HANDOFFS = 200;
-const CYCLES = 1_000;
+const CYCLES = 2_000;
 /** Times as good as etcd3. */
 const PEER_GOAL = 2;
 

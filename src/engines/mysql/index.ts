@@ -1,12 +1,13 @@
 /**
  * MySQL and MariaDB as lock servers. The protocols: queue-sql.ts and queue.ts (`queue`), rows.ts (`row`, `version`),
- * pinned.ts (`for-update`, `get-lock`). What is needed of the client is client.ts; the tables are made by schema.ts.
+ * for-update.ts and get-lock.ts on pinned.ts. What is needed of the client is client.ts; the tables are made by schema.ts.
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../core/schema.js';
 import { parseEngineUrl } from '../../core/url.js';
 import { Database, poolOf, type RawPool } from './client.js';
-import { forUpdateStore, getLockStore } from './pinned.js';
+import { forUpdateStore } from './for-update.js';
+import { getLockStore } from './get-lock.js';
 import { Pins } from './pins.js';
 import { poolFromUrl } from './pool.js';
 import { QueueEngine } from './queue.js';

@@ -9,7 +9,7 @@ import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../core/schema.js';
 import type { Database, Row } from './client.js';
 import { queueProcedures, queueTables } from './queue-sql.js';
-import { registerTables, slotTables } from './tables.js';
+import { downgradeTable, registerTables, slotTables } from './tables.js';
 import { errnoOf, explained } from './trouble.js';
 
 interface Migration {
@@ -23,6 +23,7 @@ function migrations(p: string): readonly Migration[] {
     { version: 1, about: 'registers', statements: registerTables(p) },
     { version: 2, about: 'the queue', statements: [...queueTables(p), ...queueProcedures(p)] },
     { version: 3, about: 'one row for each lock', statements: slotTables(p) },
+    { version: 4, about: 'readers that were writers', statements: [downgradeTable(p)] },
   ];
 }
 

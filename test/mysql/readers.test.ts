@@ -6,6 +6,7 @@ import { track } from '../../src/testing/tracked.js';
 import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 import { eventually } from '../servers/wait.js';
+import { waitingInServer } from './innodb.js';
 import { LONG, Stage } from './kit.js';
 
 let server: Server;
@@ -20,16 +21,7 @@ type RwLock = ReturnType<Holdfast['rwLock']>;
 const OPTIONS = { strategy: 'for-update' } as const;
 
 /** How many wait inside the server for a row of this table. */
-async function waitingFor(table: string): Promise<number> {
-  // Who asks more than ten times a second gets the last answer again.
-  await sleep(150);
-  const [row] = await sql(
-    server.port,
-    `SELECT COUNT(*) AS many FROM information_schema.innodb_trx
-      WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE 'SELECT 1 FROM holdfast\\_${table}%'`,
-  );
-  return Number(row!['many']);
-}
+const waitingFor = (table: string): Promise<number> => waitingInServer(server, `SELECT 1 FROM holdfast_${table}`);
 
 test('a waiting writer is not overtaken by readers that come later', async () => {
   await using stage = new Stage(() => server.port);

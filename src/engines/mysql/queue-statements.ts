@@ -1,7 +1,10 @@
 /**
  * The steps of `queue` as plain statements, for a user who may not create or run stored procedures. They are those of
- * queue-sql.ts, with the same locks in the same order, and every step is one transaction: clients of both kinds may stand
- * in one line.
+ * queue-sql.ts, under the same locks, and every step is one transaction: clients of both kinds may stand in one line.
+ *
+ * One thing is the other way round: enter locks its line before its session. The line may be locked for long here (see
+ * below), and who waits for it with its session locked could not beat. If somebody buries that session at the same moment,
+ * InnoDB finds the deadlock, and both do it again.
  *
  * What it costs: nine round trips or so instead of one, in most of which the line's row is locked, so a line that is busy
  * serves fewer. And a client can stop in the middle of a step: others wait for that line until the server has ended its
@@ -142,9 +145,9 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     const key = values.slice(2, 5);
     const [serial, weight, capacity, wait] = values.slice(5, 9).map(Number) as [number, number, number, number];
     const alive = `SELECT CAST(expires AS CHAR) FROM ${this.#p}session WHERE id = ? LOCK IN SHARE MODE`;
-    const [sessionRow] = await tx.rows(alive, [session]);
     const known = await this.#lock(tx, key);
     const line = known ?? (await this.#begin(tx, key, capacity));
+    const [sessionRow] = await tx.rows(alive, [session]);
     const facts = await this.#facts(tx, session, id, key[0]!);
     if (!sessionRow || BigInt(text(sessionRow[0])) <= facts.now) return ['gone', null];
     if (!known && facts.floor > line.last) line.last = facts.floor;

@@ -15,6 +15,9 @@
  * One transaction would not do: InnoDB gives back no lock before the end. Nor would two that lock the same row: the second
  * would stand behind those who wait already.
  *
+ * What can go wrong: while there is such a reader, a writer that only tries has the latch for a moment. Another reader that
+ * tries at that moment is refused, though it could have come in; one that waits does.
+ *
  * Isolation is READ COMMITTED, or the search for a row that is not there would lock the gap, and other names in it.
  */
 import type { Claim } from '../../core/engine.js';

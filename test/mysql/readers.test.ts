@@ -1,13 +1,14 @@
 /** Readers of `for-update`: what InnoDB's own queue makes of them, which the conformance suite can't see. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Holdfast } from '../../src/index.js';
+import type { Holdfast, Lease } from '../../src/index.js';
 import { track } from '../../src/testing/tracked.js';
+import { FaultProxy } from '../servers/fault-proxy.js';
 import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 import { eventually } from '../servers/wait.js';
 import { waitingInServer } from './innodb.js';
-import { LONG, Stage } from './kit.js';
+import { changedSettings, LONG, Stage } from './kit.js';
 
 let server: Server;
 
@@ -118,4 +119,44 @@ test('a reader that was a writer is told at once that its connection was killed,
   await eventually('the lease is lost', async () => expect(reader.held).toBe(false));
   const writer = await locks.rwLock('killed').write.acquire({ timeout: '30s' });
   expect(writer.token).toBeGreaterThan(reader.token);
+});
+
+test('connections of your pool go back as they were', async () => {
+  await using stage = new Stage(() => server.port);
+  const pool = stage.pool({ connectionLimit: 4 });
+  const locks = stage.locks(OPTIONS, {}, pool);
+  for (let turn = 0; turn < 4; turn += 1) {
+    const reader = await (await locks.rwLock('back').write.acquire()).downgrade();
+    const beside = await locks.rwLock('back').read.acquire();
+    expect(await locks.mutex('back').tryAcquire()).toBeUndefined();
+    await Promise.all([reader.release(), beside.release()]);
+  }
+  expect(await changedSettings(pool, 4)).toEqual([]);
+});
+
+/** A downgrade of which one reply is lost, with its connection. */
+async function downgradeWithout(replyOf: string, stage: Stage, proxy: FaultProxy): Promise<Lease> {
+  const { write } = stage.byUrl('strategy=for-update', { ttl: '3s' }, proxy.port).rwLock(replyOf);
+  const own = await write.acquire();
+  const lost = proxy.loseReplyOf((request) => request.includes(replyOf));
+  const reader = await own.downgrade();
+  await lost;
+  return reader;
+}
+
+test('a second connection that breaks costs nothing: the downgrade is made with another', async () => {
+  await using proxy = await FaultProxy.start(server.port);
+  await using stage = new Stage(() => server.port);
+  const reader = await downgradeWithout('INSERT INTO holdfast_downgrade', stage, proxy);
+  const beside = await stage.byUrl('strategy=for-update').rwLock(reader.name).read.acquire({ timeout: '20s' });
+  expect([reader.held, beside.held]).toEqual([true, true]);
+});
+
+test('a first connection that breaks is a loss: nobody knows whether another writer came in', async () => {
+  await using proxy = await FaultProxy.start(server.port);
+  await using stage = new Stage(() => server.port);
+  const reader = await downgradeWithout('ROLLBACK', stage, proxy);
+  await eventually('the lease is lost', async () => expect(reader.held).toBe(false));
+  const next = await stage.byUrl('strategy=for-update').mutex(reader.name).acquire({ timeout: '20s' });
+  expect(next.token).toBeGreaterThan(reader.token);
 });

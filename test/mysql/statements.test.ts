@@ -12,7 +12,7 @@ import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 import { eventually } from '../servers/wait.js';
 import { Worker } from '../sqlite/processes.js';
-import { LONG, Stage } from './kit.js';
+import { changedSettings, LONG, Stage } from './kit.js';
 
 let server: Server;
 
@@ -97,6 +97,14 @@ test('a session with more claims than one transaction takes is closed in parts, 
     const [row] = await sql(server.port, `SELECT COUNT(*) AS many FROM holdfast_${table} WHERE namespace = 'many'`);
     expect(Number(row!['many'])).toBe(0);
   }
+});
+
+test('connections of your pool go back as they were', async () => {
+  await using stage = new Stage(() => server.port);
+  const pool = stage.pool({ user: 'plain', connectionLimit: 4 });
+  const locks = stage.locks({}, {}, pool);
+  await Promise.all(Array.from({ length: 20 }, (_, at) => locks.semaphore(`back-${at % 3}`, 2).run(() => {})));
+  await eventually('all are', async () => expect(await changedSettings(pool, 4)).toEqual([]));
 });
 
 test.concurrent('never loses an update: processes of both kinds increment a plain file', async () => {

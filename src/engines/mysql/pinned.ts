@@ -139,7 +139,7 @@ export class PinnedStore implements SlotStore {
   }
 
   async #take(claim: Claim, patienceMs: number, holding: Holding): Promise<Taken> {
-    const pin = await this.#pin(claim, holding);
+    const pin = await this.#pin((detail) => this.#broke(claim.id, holding, detail));
     holding.pin = pin;
     if (holding.dropped) {
       pin.destroy();
@@ -157,14 +157,14 @@ export class PinnedStore implements SlotStore {
     return { token };
   }
 
-  #pin({ id }: ClaimRef, holding: Holding): Promise<Pin> {
+  #pin(onBroken: (detail: string) => void): Promise<Pin> {
     const { pins, ttlMs, withinMs } = this.#setup;
     const settings = {
       wait_timeout: Math.ceil(ttlMs / 1_000),
       innodb_lock_wait_timeout: PATIENCE_MS / 1_000,
       ...this.#latch.settings,
     };
-    return pins.pin(settings, withinMs, (detail) => this.#broke(id, holding, detail));
+    return pins.pin(settings, withinMs, onBroken);
   }
 
   async #giveUp({ id }: ClaimRef, holding: Holding, pin: Pin): Promise<Taken> {
@@ -190,14 +190,7 @@ export class PinnedStore implements SlotStore {
   async #moveOver(claim: Claim, holding: Holding): Promise<void> {
     const { name } = claim.line;
     const writer = holding.pin!;
-    const reader = await this.#pin(claim, holding);
-    try {
-      await this.#latch.stay!(reader, name);
-    } catch (error) {
-      // Nothing has changed, and it is tried again.
-      reader.destroy();
-      throw explained(error);
-    }
+    const reader = await this.#reader(claim, holding);
     try {
       if (holding.dropped) throw new EngineError('The lock was lost before it was a reader’s.');
       holding.pin = reader;
@@ -209,6 +202,24 @@ export class PinnedStore implements SlotStore {
       writer.destroy();
       reader.destroy();
       if (!holding.dropped) this.#broke(claim.id, holding, 'the server did not answer');
+      throw explained(error);
+    }
+  }
+
+  /** If it fails nothing has changed, and it is tried again. */
+  async #reader(claim: Claim, holding: Holding): Promise<Pin> {
+    const second: { pin?: Pin } = {};
+    const reader = await this.#pin((detail) => {
+      // Until it has become the holder's, the lock does not depend on it.
+      if (holding.pin === second.pin) this.#broke(claim.id, holding, detail);
+    });
+    second.pin = reader;
+    try {
+      await this.#latch.stay!(reader, claim.line.name);
+      if (reader.over) throw new EngineError('The connection was lost before the lock was on it.');
+      return reader;
+    } catch (error) {
+      reader.destroy();
       throw explained(error);
     }
   }

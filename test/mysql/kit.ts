@@ -7,6 +7,9 @@ import type { MysqlStrategy } from '../../src/engines/mysql/traits.js';
 /** The long form of a test, and every strategy in every test, is for the matrix: CI has two minutes for all of this. */
 export const LONG = process.env['HOLDFAST_MATRIX'] !== undefined;
 
+/** For tests that have a long form. */
+export const LIMIT_MS = LONG ? 900_000 : 60_000;
+
 /** One of each family: lines, rows, connections. Conformance runs on all of them always. */
 export const STRATEGIES: readonly MysqlStrategy[] = LONG
   ? ['queue', 'row', 'version', 'for-update', 'get-lock']

@@ -12,7 +12,7 @@ import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 import { eventually } from '../servers/wait.js';
 import { Worker } from '../sqlite/processes.js';
-import { changedSettings, LONG, Stage } from './kit.js';
+import { changedSettings, LIMIT_MS, LONG, Stage } from './kit.js';
 
 let server: Server;
 
@@ -107,21 +107,25 @@ test('connections of your pool go back as they were', async () => {
   await eventually('all are', async () => expect(await changedSettings(pool, 4)).toEqual([]));
 });
 
-test.concurrent('never loses an update: processes of both kinds increment a plain file', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'holdfast-'));
-  const file = join(folder, 'counter');
-  writeFileSync(file, '0');
-  const times = LONG ? 100 : 10;
-  const workers = Array.from({ length: 8 }, () => new Worker({ execArgv: ['--no-warnings'] }));
-  await Promise.all(
-    workers.map((worker, at) => worker.ask('open', { url: urlOf(at % 4 === 0 ? 'root' : 'plain'), ttl: '10s' })),
-  );
-  await Promise.all(workers.map((worker) => worker.ask('count', { name: 'counter', file, times })));
-  await Promise.all(workers.map((worker) => worker.end()));
-  const counted = readFileSync(file, 'utf8');
-  rmSync(folder, { recursive: true });
-  expect(counted).toBe(`${8 * times}`);
-});
+test.concurrent(
+  'never loses an update: processes of both kinds increment a plain file',
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-'));
+    const file = join(folder, 'counter');
+    writeFileSync(file, '0');
+    const times = LONG ? 100 : 10;
+    const workers = Array.from({ length: 8 }, () => new Worker({ execArgv: ['--no-warnings'] }));
+    await Promise.all(
+      workers.map((worker, at) => worker.ask('open', { url: urlOf(at % 4 === 0 ? 'root' : 'plain'), ttl: '10s' })),
+    );
+    await Promise.all(workers.map((worker) => worker.ask('count', { name: 'counter', file, times })));
+    await Promise.all(workers.map((worker) => worker.end()));
+    const counted = readFileSync(file, 'utf8');
+    rmSync(folder, { recursive: true });
+    expect(counted).toBe(`${8 * times}`);
+  },
+  LIMIT_MS,
+);
 
 test.concurrent('idle lines are cleaned away', async () => {
   await using stage = new Stage(() => server.port);

@@ -38,6 +38,14 @@ export function forUpdateStore(setup: PinnedSetup): SlotStore {
 /** A wait for a row that took too long; a row that others have, asked for with NOWAIT. */
 const BUSY = new Set([1205, 3572]);
 
+/** A search for a name's row that locks it. */
+interface Find {
+  readonly table: string;
+  readonly mode: string;
+  /** 0: it answers at once. */
+  readonly patienceMs: number;
+}
+
 class ForUpdate implements Latch {
   readonly settings: PinSettings;
   readonly #setup: StoreSetup;
@@ -51,7 +59,7 @@ class ForUpdate implements Latch {
     const shared = this.#setup.mariadb ? 'LOCK IN SHARE MODE' : 'FOR SHARE';
     const mode = claim.weight === ALL ? 'FOR UPDATE' : shared;
     for (;;) {
-      const rows = await this.#find(pin, 'latch', claim, mode, patienceMs);
+      const rows = await this.#find(pin, claim, { table: 'latch', mode, patienceMs });
       if (rows?.length !== 0) return rows !== undefined;
       // The row is not there, or not any more.
       await this.#insert(pin, this.#key(claim.line.name));
@@ -64,7 +72,8 @@ class ForUpdate implements Latch {
     // Whoever was cut off meanwhile must not go on with a token that is above its successor's: both answers prove it.
     if (claim.weight < ALL) {
       if ((await this.prove(pin)) !== true) throw new EngineError('The lock was lost before it was granted.');
-    } else if (!(await this.#find(pin, 'downgrade', claim, 'FOR UPDATE', patienceMs))) return undefined;
+    } else if (!(await this.#find(pin, claim, { table: 'downgrade', mode: 'FOR UPDATE', patienceMs })))
+      return undefined;
     return BigInt(said);
   }
 
@@ -82,17 +91,11 @@ class ForUpdate implements Latch {
   }
 
   /** Undefined: others have it, and the transaction is over. */
-  async #find(
-    pin: Pin,
-    table: string,
-    { line: { name } }: Claim,
-    mode: string,
-    patienceMs: number,
-  ): Promise<readonly Row[] | undefined> {
+  async #find(pin: Pin, { line }: Claim, { table, mode, patienceMs }: Find): Promise<readonly Row[] | undefined> {
     const { prefix, withinMs } = this.#setup;
     const sql = `SELECT 1 FROM ${prefix}${table} WHERE namespace = ? AND name = ? ${mode}`;
     try {
-      return await pin.ask(patienceMs === 0 ? `${sql} NOWAIT` : sql, this.#key(name), patienceMs + withinMs);
+      return await pin.ask(patienceMs === 0 ? `${sql} NOWAIT` : sql, this.#key(line.name), patienceMs + withinMs);
     } catch (error) {
       if (!BUSY.has(errnoOf(error))) throw error;
       await pin.ask('ROLLBACK', [], withinMs);

@@ -89,9 +89,8 @@ type Waiting = ReturnType<typeof track<Awaited<ReturnType<ReturnType<Holdfast['m
 
 test('a session with more claims than one transaction takes is closed in parts, and leaves nothing behind', async () => {
   await using stage = new Stage(() => server.port);
-  const locks = stage.locks({}, { namespace: 'many' }, stage.pool({ user: 'plain' }));
-  const leases = await Promise.all(Array.from({ length: 120 }, (_, at) => locks.mutex(`name-${at}`).acquire()));
-  expect(leases.every(({ held }) => held)).toBe(true);
+  const locks = stage.locks({}, { namespace: 'many', ttl: '1m' }, stage.pool({ user: 'plain' }));
+  for (let at = 0; at < 120; at += 1) await locks.mutex(`name-${at}`).acquire();
   await locks.close();
   for (const table of ['session', 'claim']) {
     const [row] = await sql(server.port, `SELECT COUNT(*) AS many FROM holdfast_${table} WHERE namespace = 'many'`);

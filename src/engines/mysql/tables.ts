@@ -10,6 +10,7 @@
  *     version    (`version`) the same; the version is the token
  *     mint       (`for-update`, `get-lock`) the last token of each name
  *     latch      (`for-update`) rows to be locked
+ *     downgrade  (`for-update`) rows that are never committed: for-update.ts
  */
 
 /** Fixed when its statement begins: take it after a statement that waited. The session's time zone does not matter. */
@@ -46,6 +47,14 @@ export function slotTables(p: string): readonly string[] {
   PRIMARY KEY (namespace, name)
 ) ENGINE = InnoDB`,
   );
+}
+
+export function downgradeTable(p: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${p}downgrade (
+  namespace  VARBINARY(512) NOT NULL,
+  name       VARBINARY(512) NOT NULL,
+  PRIMARY KEY (namespace, name)
+) ENGINE = InnoDB`;
 }
 
 /** What a new row's token begins with. Bound: the namespace. */

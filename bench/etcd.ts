@@ -1,12 +1,14 @@
 /**
  * The etcd engine against the least that etcd can do (etcd-raw.ts), with the same client and on the same server: one member
- * that does not wait for its disk. The peer has no order, no renewal, no wake-ups and no tokens. `etcd3` of npm is no peer
- * here: it would be another dependency to keep.
+ * that does not wait for its disk. The peer has no order, no renewal, no wake-ups and no tokens. Beside it npm's etcd3
+ * (etcd-peer.ts).
  */
+import { setTimeout } from 'node:timers/promises';
 import { Holdfast, type Lease } from 'holdfast';
 import { etcd } from 'holdfast/etcd';
 import { startEtcd } from '../test/servers/etcd.js';
 import type { Server } from '../test/servers/server.js';
+import { PeerLocks } from './etcd-peer.js';
 import { RawLocks } from './etcd-raw.js';
 import { type Contest, repeat, together } from './measure.js';
 import { useOurs } from './memory.js';
@@ -16,6 +18,9 @@ const NAMES = 64;
 const LOCAL_WAITERS = 50;
 const HELD = 10_000;
 const HANDOFFS = 200;
+const CYCLES = 2_000;
+/** Times as good as etcd3. */
+const PEER_GOAL = 2;
 
 export const peer = 'a transaction that puts a key if there is none, and one that deletes it; polling every 10 ms';
 
@@ -57,33 +62,91 @@ export async function* contests(): AsyncIterable<Contest> {
     goal: 10,
     pairs: 15,
   };
+  const peers = new PeerLocks(port);
+  yield {
+    name: 'acquire + release, uncontended, by etcd3',
+    operations: SEQUENCE,
+    ours: () => repeat(SEQUENCE, () => useOurs(ours[0]!)),
+    peer: () => repeat(SEQUENCE, () => peers.use('name')),
+    goal: PEER_GOAL,
+  };
+  yield {
+    name: `${NAMES} in flight on different names, by etcd3`,
+    operations: NAMES,
+    ours: () => together(NAMES, (at) => useOurs(ours[at]!)),
+    peer: () => together(NAMES, (at) => peers.use(`name:${at}`)),
+    goal: PEER_GOAL,
+  };
+  peers.close();
   await locks.close();
   raw.close();
 }
 
 export async function* facts(): AsyncIterable<string> {
   const running = await server();
-  yield await handOff(running.port);
+  yield await cpuPerCycle(running.port);
+  yield await handOffs(running.port);
   yield await heldLocks(running.port);
   await running.stop();
 }
 
+/** Of this process: what the lock costs who uses it. */
+async function cpuPerCycle(port: number): Promise<string> {
+  const locks = new Holdfast(etcd([`127.0.0.1:${port}`]));
+  const peers = new PeerLocks(port);
+  const ours = await cpuOf(() => useOurs(locks.mutex('cpu')));
+  const theirs = await cpuOf(() => peers.use('cpu'));
+  await locks.close();
+  peers.close();
+  const figures = `${ours.toFixed(2)} ms, etcd3 ${theirs.toFixed(2)} ms`;
+  return `processor time of the client per cycle: ${figures}, ratio ${(theirs / ours).toFixed(1)} (goal ${PEER_GOAL})`;
+}
+
+async function cpuOf(cycle: () => Promise<void>): Promise<number> {
+  await repeat(CYCLES / 2, cycle);
+  const before = process.cpuUsage();
+  await repeat(CYCLES, cycle);
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1_000 / CYCLES;
+}
+
 /** From the call of release in one instance to the lease in the other. */
-async function handOff(port: number): Promise<string> {
+async function handOffs(port: number): Promise<string> {
   const sides = [new Holdfast(etcd([`127.0.0.1:${port}`])), new Holdfast(etcd([`127.0.0.1:${port}`]))];
+  const ours = await handOff(
+    (side) => sides[side]!.mutex('hand-off').acquire(),
+    async (side) => {
+      while ((await sides[side]!.mutex('hand-off').inspect()).claims.length < 2);
+    },
+  );
+  await Promise.all(sides.map((locks) => locks.close()));
+  const peers = [new PeerLocks(port), new PeerLocks(port)];
+  // It tells nobody that it waits: after so long it has been refused, and tries again.
+  const theirs = await handOff(
+    (side) => peers[side]!.acquire('hand-off'),
+    () => setTimeout(20 * Math.random()),
+  );
+  for (const peer of peers) peer.close();
+  const figures = `${ours.toFixed(1)} ms, etcd3 tried every 10 ms ${theirs.toFixed(1)} ms`;
+  return `hand-off between two instances, p50: ${figures}, ratio ${(theirs / ours).toFixed(1)} (goal ${PEER_GOAL})`;
+}
+
+async function handOff(
+  acquire: (side: number) => Promise<{ release(): Promise<unknown> }>,
+  waits: (side: number) => Promise<unknown>,
+): Promise<number> {
   const times: number[] = [];
-  let lease = await sides[0]!.mutex('hand-off').acquire();
+  let lease = await acquire(0);
   for (let round = 1; round <= HANDOFFS; round += 1) {
-    const lock = sides[round % 2]!.mutex('hand-off');
-    const next = lock.acquire();
-    while ((await lock.inspect()).claims.length < 2);
+    const next = acquire(round % 2);
+    await waits(round % 2);
     const releasedAt = performance.now();
     void lease.release();
     lease = await next;
     times.push(performance.now() - releasedAt);
   }
-  await Promise.all(sides.map((locks) => locks.close()));
-  return `hand-off between two instances, p50: ${median(times).toFixed(1)} ms`;
+  await lease.release();
+  return median(times);
 }
 
 /** The keys of the lease are what a beat carries beside a few bytes. */

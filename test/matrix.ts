@@ -57,13 +57,16 @@ function onPrisma(): boolean {
 function run(part: string): boolean {
   if (part === 'prisma') return onPrisma();
   if (part === 'redis') return matrixOf(REDIS_SUITES);
+  if (part === 'mariadb') return matrixOf(MYSQL_SUITES);
   if (part === 'etcd') return matrixOf(ETCD_SUITES);
   return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
 }
 
 const words = process.argv.slice(2);
 const failed: string[] = [];
-for (const part of words.length > 0 ? words : [...NODES, 'redis', 'etcd', 'prisma', ...Object.keys(DEBIAN_SERVERS)]) {
+for (const part of words.length > 0
+  ? words
+  : [...NODES, 'redis', 'mariadb', 'etcd', 'prisma', ...Object.keys(DEBIAN_SERVERS)]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

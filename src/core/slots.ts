@@ -311,7 +311,7 @@ export class SlotSession implements Session {
       }
       return taken.token;
     } finally {
-      if (seat.gone) void this.#store.drop(seat.claim).catch(expires);
+      if (seat.gone) this.#afterDrop(seat, this.#store.drop(seat.claim));
     }
   }
 

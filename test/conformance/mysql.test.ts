@@ -1,20 +1,27 @@
-import { createPool } from 'mysql2';
+import { createPool, type Pool } from 'mysql2';
 import { afterAll, beforeAll, test } from 'vitest';
 import { mysql } from '../../src/engines/mysql/index.js';
 import { conformance } from '../../src/testing/index.js';
-import { startMariadb } from '../servers/mariadb.js';
+import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 
 let server: Server;
-const pool = createPool({ host: '127.0.0.1', user: 'root', database: 'test', connectionLimit: 400 });
+const poolOf = (user: string, connectionLimit: number): Pool =>
+  createPool({ host: '127.0.0.1', user, database: 'test', connectionLimit });
+const pool = poolOf('root', 380);
+/** Of a user who may not create routines. */
+const plain = poolOf('plain', 50);
 
 beforeAll(async () => {
   server = await startMariadb();
-  (pool as unknown as { config: { connectionConfig: { port: number } } }).config.connectionConfig.port = server.port;
+  for (const { config } of [pool, plain] as unknown as { config: { connectionConfig: { port: number } } }[])
+    config.connectionConfig.port = server.port;
+  await sql(server.port, 'CREATE USER plain; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON test.* TO plain');
 });
 
 afterAll(async () => {
   pool.end();
+  plain.end();
   await server.stop();
 });
 
@@ -24,3 +31,9 @@ for (const strategy of ['queue', 'row', 'version', 'for-update', 'get-lock'] as 
     engine: `mysql:${strategy}`,
     source: () => mysql(pool, { strategy, connections: 300 }),
   });
+
+conformance({
+  test: test.concurrent,
+  engine: 'mysql:queue without routines',
+  source: () => mysql(plain),
+});

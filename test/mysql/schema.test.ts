@@ -4,6 +4,8 @@ import { EngineError, Holdfast } from '../../src/index.js';
 import { schemaFromUrl } from '../../src/schemes.js';
 import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
+import { eventually } from '../servers/wait.js';
+import { Worker } from '../sqlite/processes.js';
 import { Stage } from './kit.js';
 
 let server: Server;
@@ -38,7 +40,25 @@ describe('the tables', () => {
     const uses = await Promise.all(Array.from({ length: 8 }, () => use(urlOf('fresh'))));
     expect(uses).toEqual(Array.from({ length: 8 }, () => true));
     const rows = await sql(server.port, 'SELECT version FROM holdfast_migration ORDER BY version', 'fresh');
-    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4]);
+    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  test('are made once by many processes, of which some are killed on the way', async () => {
+    await sql(server.port, 'CREATE DATABASE crowded');
+    const workers = Array.from({ length: 7 }, () => new Worker());
+    await Promise.all(workers.map((worker) => worker.ask('open', { url: urlOf('crowded'), ttl: '10s' })));
+    const tokens = workers.map((worker, at) =>
+      worker.ask<string>('acquire', { name: `job-${at}`, timeout: '30s' }).catch(() => 'killed'),
+    );
+    await eventually('somebody is at it', async () =>
+      expect(await sql(server.port, "SHOW TABLES LIKE 'holdfast%'", 'crowded')).not.toHaveLength(0),
+    );
+    await Promise.all([workers[0]!.end(), workers[1]!.end()]);
+    const rest = (await Promise.all(tokens)).slice(2);
+    await Promise.all(workers.map((worker) => worker.end()));
+    expect(rest.every((token) => /^\d+$/.test(token))).toBe(true);
+    const rows = await sql(server.port, 'SELECT version FROM holdfast_migration ORDER BY version', 'crowded');
+    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   test('have the prefix that was asked for, and two prefixes share nothing', async () => {
@@ -77,7 +97,7 @@ describe('the tables', () => {
   test('are applied by the schema, which says what was missing', async () => {
     await sql(server.port, 'CREATE DATABASE applied');
     await using schema = (await schemaFromUrl(urlOf('applied')))!;
-    expect(await schema.apply()).toHaveLength(4);
+    expect(await schema.apply()).toHaveLength(6);
     expect(await schema.apply()).toEqual([]);
   });
 

@@ -49,12 +49,15 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Server
       ...[`--datadir=${data}`, `--port=${port}`, `--bind-address=${LOOPBACK}`, '--skip-name-resolve'],
       // A path of a socket may have no more than 107 bytes; what runs here needs none that others find.
       ...[`--socket=${join(data, 'sock')}`, `--pid-file=${join(data, 'pid')}`],
+      // Whoever starts deletes all temporary tables in this folder, also those of others.
+      `--tmpdir=${join(data, 'tmp')}`,
       ...['--innodb-buffer-pool-size=32M', '--performance-schema=OFF', '--max-connections=500'],
       ...(sync ? [] : ['--innodb-flush-log-at-trx-commit=2']),
       ...args,
     ],
     prepare: async ({ data }) => {
       if (!existsSync(join(data, 'mysql'))) await cp(template, data, { recursive: true });
+      await mkdir(join(data, 'tmp'), { recursive: true });
       // A killed server that nobody has waited for yet looks alive to the next one.
       for (const file of ['sock', 'sock.lock', 'pid']) await rm(join(data, file), { force: true });
     },

@@ -32,6 +32,22 @@ const actions = {
       await locks.mutex(name).run(() => writeFileSync(file, `${Number(readFileSync(file, 'utf8')) + 1}`));
     }
   },
+  /** The same with several files at once, in any order; answers how often each was written. */
+  storm: async ({ names, folder, times }) => {
+    const written = Object.fromEntries(names.map((name) => [name, 0]));
+    for (let i = 0; i < times; i += 1) {
+      const some = names.filter(() => Math.random() < 0.4).sort(() => Math.random() - 0.5);
+      if (some.length === 0) continue;
+      await locks.all(some.map((name) => locks.mutex(name))).run(() => {
+        for (const name of some) {
+          const file = `${folder}/${name}`;
+          writeFileSync(file, `${Number(readFileSync(file, 'utf8')) + 1}`);
+          written[name] += 1;
+        }
+      });
+    }
+    return written;
+  },
   close: () => locks.close(),
 };
 

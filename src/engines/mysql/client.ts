@@ -52,6 +52,12 @@ export interface CallOptions {
   readonly urgent?: boolean;
 }
 
+export interface Transaction {
+  rows(sql: string, values: readonly Value[]): Promise<readonly Row[]>;
+  /** How many rows were changed. */
+  change(sql: string, values: readonly Value[]): Promise<number>;
+}
+
 const WITHIN_MS = 3_000;
 const DEFAULT_LIMIT = 10;
 /** A transition that InnoDB has rolled back is made again. */
@@ -110,6 +116,37 @@ export class Database {
     });
   }
 
+  /**
+   * Several statements in one transaction, which is made again if InnoDB has rolled it back.
+   *
+   * A client may stop in the middle, with rows locked: after the time that the call may take, the server ends its
+   * connection. Nor does the server let it wait for a row for longer than anybody waits for the answer.
+   */
+  transact<T>(work: (tx: Transaction) => Promise<T>, options: CallOptions = {}): Promise<T> {
+    const seconds = Math.ceil((options.withinMs ?? WITHIN_MS) / 1_000);
+    return this.#repeat(options, async (connection) => {
+      const run = (sql: string, values: readonly Value[] = []): Promise<unknown> => send(connection, sql, values);
+      await run(`SET SESSION wait_timeout = ${seconds}, innodb_lock_wait_timeout = 1, autocommit = 0`);
+      try {
+        await run('SET TRANSACTION ISOLATION LEVEL READ COMMITTED');
+        const answer = await work({
+          rows: async (sql, values) => (await run(sql, values)) as readonly Row[],
+          change: async (sql, values) => ((await run(sql, values)) as { affectedRows: number }).affectedRows,
+        });
+        await run('COMMIT');
+        return answer;
+      } catch (error) {
+        // Else the next statement would commit a half of it.
+        await run('ROLLBACK').catch(() => connection.destroy());
+        throw error;
+      } finally {
+        await run('SET SESSION wait_timeout = DEFAULT, innodb_lock_wait_timeout = DEFAULT, autocommit = DEFAULT').catch(
+          () => connection.destroy(),
+        );
+      }
+    });
+  }
+
   /** Finds rows, locked, and does one thing to them if there are any. */
   async transaction(
     find: string,
@@ -136,12 +173,16 @@ export class Database {
     await new Promise<void>((resolve) => this.#pool.end(() => resolve()));
   }
 
-  async #call(sql: string, values: readonly Value[], options: CallOptions): Promise<unknown> {
+  #call(sql: string, values: readonly Value[], options: CallOptions): Promise<unknown> {
+    return this.#repeat(options, (connection) => send(connection, sql, values));
+  }
+
+  async #repeat<T>(options: CallOptions, work: (connection: RawConnection) => Promise<T>): Promise<T> {
     const end = performance.now() + (options.withinMs ?? WITHIN_MS);
     for (let attempt = 1; ; attempt += 1) {
       try {
         const left = { ...options, withinMs: Math.max(1, end - performance.now()) };
-        return await this.#with(left, (connection) => send(connection, sql, values));
+        return await this.#with(left, work);
       } catch (error) {
         if (!isTransient(error) || attempt === TRIES || performance.now() > end) throw explained(error);
       }

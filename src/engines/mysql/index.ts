@@ -1,17 +1,21 @@
 /**
- * MySQL and MariaDB as lock servers. The protocols: queue-sql.ts and queue.ts (`queue`), rows.ts (`row`, `version`),
- * pinned.ts (`for-update`, `get-lock`). What is needed of the client is client.ts; the tables are made by schema.ts.
+ * MySQL and MariaDB as lock servers. The protocols: queue-sql.ts and queue.ts (`queue`; queue-statements.ts for
+ * those who may not create routines), rows.ts (`row`, `version`),
+ * for-update.ts and get-lock.ts on pinned.ts. What is needed of the client is client.ts; the tables are made by schema.ts.
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../core/schema.js';
 import { parseEngineUrl } from '../../core/url.js';
 import { Database, poolOf, type RawPool } from './client.js';
-import { forUpdateStore, getLockStore } from './pinned.js';
+import { forUpdateStore } from './for-update.js';
+import { getLockStore } from './get-lock.js';
 import { Pins } from './pins.js';
 import { poolFromUrl } from './pool.js';
 import { QueueEngine } from './queue.js';
+import { procedureSteps, type Steps } from './queue-sql.js';
+import { statementSteps } from './queue-statements.js';
 import { rowStore, versionStore } from './rows.js';
-import { ensureSchema, MysqlSchema } from './schema.js';
+import { ensureSchema, hasProcedures, MysqlSchema } from './schema.js';
 import { SlotEngine } from './slot-engine.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
 import { checkSettings, type MysqlSettings, type MysqlUrl, mysqlUrl } from './url.js';
@@ -72,21 +76,24 @@ async function connect(open: () => Promise<Pools>, settings: MysqlSettings, setu
   const pools = await open();
   const database = new Database(pools.usual, pools.owned, pools.owned ? CALLS_AT_ONCE : undefined);
   try {
-    await ensureSchema(database, settings.tablePrefix, settings.migrate);
+    await ensureSchema(database, settings.tablePrefix, {
+      mayMigrate: settings.migrate,
+      procedures: settings.strategy === 'queue',
+    });
+    return await engineOf(database, pools, settings, setup);
   } catch (error) {
     await database.close();
     throw error;
   }
-  return engineOf(database, pools, settings, setup);
 }
 
-function engineOf(
+async function engineOf(
   database: Database,
   { pinned, owned }: Pools,
   { strategy, tablePrefix: prefix, connections }: MysqlSettings,
   setup: EngineSetup,
-): Engine {
-  if (strategy === 'queue') return new QueueEngine(database, prefix, setup);
+): Promise<Engine> {
+  if (strategy === 'queue') return new QueueEngine({ database, prefix, steps: await stepsOf(database, prefix) }, setup);
   const rows = { database, prefix, close: async () => {} };
   if (strategy === 'row') return new SlotEngine({ ...rows, tables: ['row'], store: rowStore }, setup);
   if (strategy === 'version') return new SlotEngine({ ...rows, tables: ['version'], store: versionStore }, setup);
@@ -100,5 +107,24 @@ function engineOf(
   return new SlotEngine(
     { ...connected, tables: ['mint', 'latch'], store: (store) => forUpdateStore({ ...store, pins }) },
     setup,
+  );
+}
+
+/** One round trip for each step, where the user may have that. */
+async function stepsOf(database: Database, prefix: string): Promise<Steps> {
+  if (await hasProcedures(database, prefix)) return procedureSteps(database, prefix);
+  warnOnce();
+  return statementSteps(database, prefix);
+}
+
+let warned = false;
+
+function warnOnce(): void {
+  if (warned) return;
+  warned = true;
+  process.emitWarning(
+    'The database user may not create or run stored procedures: each step of a lock takes about nine round trips to MySQL ' +
+      'instead of one. Let somebody who may run `holdfast schema apply`, and grant EXECUTE.',
+    'HoldfastWarning',
   );
 }

@@ -9,10 +9,8 @@ import { EngineError } from '../../core/errors.js';
 import { bound, type RawConnection, type RawPool, type Row, send, type Value } from './client.js';
 import { explained } from './trouble.js';
 
-export interface PinSettings {
-  readonly ttlMs: number;
-  readonly autocommit: boolean;
-}
+/** Variables of a session, as SQL. */
+export type PinSettings = Readonly<Record<string, string | number>>;
 
 export class Pins {
   readonly #pool: RawPool;
@@ -37,8 +35,8 @@ export class Pins {
     };
     try {
       const connection = await this.#connection(withinMs);
-      const pin = new Pin(connection, this.#owned, uncount, onBroken);
-      await pin.set(settings, withinMs);
+      const pin = new Pin({ connection, settings, isOwned: this.#owned, uncount, onBroken });
+      await pin.set(withinMs);
       return pin;
     } catch (error) {
       uncount();
@@ -77,30 +75,34 @@ function exhausted(limit: number): string {
 /** Settings of connections of ours, which stay as they are. */
 const KNOWN = new WeakMap<RawConnection, string>();
 
+interface PinSetup {
+  readonly connection: RawConnection;
+  readonly settings: PinSettings;
+  readonly isOwned: boolean;
+  readonly uncount: () => void;
+  readonly onBroken: (detail: string) => void;
+}
+
 export class Pin {
+  readonly #setup: PinSetup;
   readonly #connection: RawConnection;
-  readonly #owned: boolean;
-  readonly #uncount: () => void;
-  readonly #onBroken: (detail: string) => void;
   #over = false;
 
-  constructor(connection: RawConnection, owned: boolean, uncount: () => void, onBroken: (detail: string) => void) {
-    this.#connection = connection;
-    this.#owned = owned;
-    this.#uncount = uncount;
-    this.#onBroken = onBroken;
-    connection.on('error', this.#broke);
-    connection.on('end', this.#broke);
+  constructor(setup: PinSetup) {
+    this.#setup = setup;
+    this.#connection = setup.connection;
+    this.#connection.on('error', this.#broke);
+    this.#connection.on('end', this.#broke);
   }
 
   get over(): boolean {
     return this.#over;
   }
 
-  async set({ ttlMs, autocommit }: PinSettings, withinMs: number): Promise<void> {
-    const seconds = Math.ceil(ttlMs / 1_000);
-    const sql = `SET SESSION wait_timeout = ${seconds}, innodb_lock_wait_timeout = 1, autocommit = ${autocommit ? 1 : 0}`;
-    if (this.#owned && KNOWN.get(this.#connection) === sql) return;
+  async set(withinMs: number): Promise<void> {
+    const { settings, isOwned } = this.#setup;
+    const sql = setting(Object.entries(settings));
+    if (isOwned && KNOWN.get(this.#connection) === sql) return;
     await this.ask(sql, [], withinMs);
     KNOWN.set(this.#connection, sql);
   }
@@ -130,12 +132,8 @@ export class Pin {
   async giveBack(withinMs: number): Promise<void> {
     if (this.#over) return;
     try {
-      if (!this.#owned)
-        await this.ask(
-          'SET SESSION wait_timeout = DEFAULT, innodb_lock_wait_timeout = DEFAULT, autocommit = DEFAULT',
-          [],
-          withinMs,
-        );
+      const { settings, isOwned } = this.#setup;
+      if (!isOwned) await this.ask(setting(Object.keys(settings).map((name) => [name, 'DEFAULT'])), [], withinMs);
       this.#end();
       this.#connection.release();
     } catch {
@@ -156,12 +154,12 @@ export class Pin {
     this.#connection.destroy();
     // MySQL says goodbye with a number (4031: silent for too long).
     const { code } = (error ?? {}) as { code?: string | number };
-    this.#onBroken(code === undefined ? 'the server ended it' : `${code}`);
+    this.#setup.onBroken(code === undefined ? 'the server ended it' : `${code}`);
   };
 
   #end(): void {
     this.#over = true;
-    this.#uncount();
+    this.#setup.uncount();
     this.#connection.removeListener('error', this.#broke);
     this.#connection.removeListener('end', this.#broke);
   }
@@ -172,6 +170,10 @@ export class Pin {
       work.then(resolve, reject).finally(() => clearTimeout(timer));
     });
   }
+}
+
+function setting(values: readonly (readonly [string, string | number])[]): string {
+  return `SET ${values.map(([name, value]) => `@@SESSION.${name} = ${value}`).join(', ')}`;
 }
 
 const SILENT = new EngineError('The database did not answer in time.');

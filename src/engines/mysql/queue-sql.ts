@@ -23,7 +23,18 @@
  * longer, but tokens still grow. Isolation is READ COMMITTED throughout, so a search takes no gap locks; with
  * binlog_format = STATEMENT InnoDB refuses to write then.
  */
+import type { CallOptions, Database, Row, Value } from './client.js';
 import { NOW } from './tables.js';
+
+/** Carries out a step, by the name of its procedure, with its parameters; and gives its answer. */
+export type Steps = (step: Step, values: readonly Value[], options: CallOptions) => Promise<readonly Row[]>;
+
+type Step = 'bury_1' | 'reap_1' | 'enter_1' | 'leave_1' | 'reweigh_1' | 'beat_1' | 'clean_1';
+
+export function procedureSteps(database: Database, p: string): Steps {
+  return (step, values, options) =>
+    database.rows(`CALL ${p}${step}(${values.map(() => '?').join(', ')})`, values, options);
+}
 
 const IDS = 'VARBINARY(64)';
 const KEY = 'VARBINARY(512)';

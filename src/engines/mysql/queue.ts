@@ -1,5 +1,5 @@
 /**
- * The strategy `queue`: the procedures of queue-sql.ts, called.
+ * The strategy `queue`: the procedures of queue-sql.ts, called; or what queue-statements.ts does in their stead.
  *
  *     enter ─▶ procedure ─▶ held            one round trip
  *              procedure ─▶ waiting ┄┄ leave of another: procedure grants ┄┄ our poll ─▶ held
@@ -26,7 +26,8 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { bytes, callMs, type Database, type Row, text, type Value } from './client.js';
+import { bytes, type CallOptions, callMs, type Database, type Row, text, type Value } from './client.js';
+import type { Steps } from './queue-sql.js';
 import { MysqlRegisters } from './registers.js';
 import { NOW } from './tables.js';
 
@@ -42,18 +43,28 @@ const CLEAN_CHUNKS = 50;
 
 const KINDS: readonly LineKind[] = ['lock', 'semaphore'];
 
+export interface QueueSetup {
+  readonly database: Database;
+  readonly prefix: string;
+  /** By procedures, or by plain statements. */
+  readonly steps: Steps;
+}
+
 export class QueueEngine implements Engine {
   readonly registers: MysqlRegisters;
   readonly database: Database;
   readonly namespace: Buffer;
   readonly prefix: string;
   readonly clock: Clock;
+  /** Carries out a step of the protocol. */
+  readonly call: Steps;
   readonly #poll: Poll;
   readonly #sweeper: Sweeper;
 
-  constructor(database: Database, prefix: string, { namespace, clock }: EngineSetup) {
+  constructor({ database, prefix, steps }: QueueSetup, { namespace, clock }: EngineSetup) {
     this.database = database;
     this.prefix = prefix;
+    this.call = steps;
     this.namespace = bytes(namespace);
     this.clock = clock;
     this.registers = new MysqlRegisters(database, namespace, prefix);
@@ -115,13 +126,7 @@ export class QueueEngine implements Engine {
   }
 
   async reap(): Promise<void> {
-    await this.call('reap_1', [this.namespace]);
-  }
-
-  call(procedure: string, values: readonly Value[], withinMs?: number): Promise<readonly Row[]> {
-    const places = values.map(() => '?').join(', ');
-    const options = withinMs === undefined ? {} : { withinMs };
-    return this.database.rows(`CALL ${this.prefix}${procedure}(${places})`, values, options);
+    await this.call('reap_1', [this.namespace], {});
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -142,7 +147,7 @@ class QueueSession implements Session {
   readonly ttlMs: number;
   readonly key: Buffer;
   readonly #setup: SessionSetup;
-  readonly #withinMs: number;
+  readonly #options: CallOptions;
   /** Not granted yet, as far as we know; also those whose enter is under way, which the poll may overtake. */
   readonly #waiting = new Set<string>();
 
@@ -150,7 +155,7 @@ class QueueSession implements Session {
     this.#setup = setup;
     this.ttlMs = setup.options.ttlMs;
     this.key = bytes(setup.options.id);
-    this.#withinMs = callMs(this.ttlMs);
+    this.#options = { withinMs: callMs(this.ttlMs) };
   }
 
   get waits(): boolean {
@@ -161,7 +166,7 @@ class QueueSession implements Session {
     const { engine, poll } = this.#setup;
     if (wait) this.#waiting.add(id);
     const values = [...this.#claim(id, line), serial, weight, capacity, wait ? 1 : 0, bytes(note)];
-    const [row] = await engine.call('enter_1', values, this.#withinMs);
+    const [row] = await engine.call('enter_1', values, this.#options);
     const place = placeOf(row!);
     if (place.state === 'waiting') poll.watch(this);
     else this.#waiting.delete(id);
@@ -171,24 +176,21 @@ class QueueSession implements Session {
   async leave({ id, line }: ClaimRef): Promise<boolean> {
     const { engine, poll } = this.#setup;
     this.#waiting.delete(id);
-    const [row] = await engine.call('leave_1', this.#claim(id, line), this.#withinMs);
+    const [row] = await engine.call('leave_1', this.#claim(id, line), this.#options);
     // It may have been granted to ourselves.
     if (Number(row![1]) === 1) poll.hurry();
     return Number(row![0]) === 1;
   }
 
   async reweigh({ id, line, weight }: Claim): Promise<void> {
-    await this.#setup.engine.call('reweigh_1', [...this.#claim(id, line), weight], this.#withinMs);
+    await this.#setup.engine.call('reweigh_1', [...this.#claim(id, line), weight], this.#options);
     this.#setup.poll.hurry();
   }
 
   async beat(roster: Roster): Promise<Pulse> {
     const { engine, sweeper } = this.#setup;
-    const [row] = await engine.database.rows(
-      `CALL ${engine.prefix}beat_1(?, ?, ?)`,
-      [this.key, engine.namespace, bytes(roster.unsettled.join(','))],
-      { withinMs: this.#withinMs, urgent: true },
-    );
+    const values = [this.key, engine.namespace, bytes(roster.unsettled.join(','))];
+    const [row] = await engine.call('beat_1', values, { ...this.#options, urgent: true });
     if (!row) return { alive: false };
     const [count, held, checksum, evicted, dead] = row.map(Number);
     if (evicted === 1) await this.#tellEvictions();
@@ -200,7 +202,7 @@ class QueueSession implements Session {
   async close(): Promise<void> {
     this.#waiting.clear();
     this.#setup.poll.forget(this);
-    await this.#setup.engine.call('bury_1', [this.key, 1]);
+    await this.#setup.engine.call('bury_1', [this.key, 1], {});
   }
 
   /** What another did to one of ours. It is told again and again for a while. */
@@ -382,7 +384,7 @@ class Sweeper {
     for (let chunk = 0; chunk < CLEAN_CHUNKS; chunk += 1) {
       const from = this.#after[kind]!;
       const values = [this.#engine.namespace, kind, from, CLEAN_CHUNK, CLEAN_IDLE_US];
-      const [row] = await this.#engine.call('clean_1', values);
+      const [row] = await this.#engine.call('clean_1', values, {});
       const [until, deleted] = row!;
       this.#after[kind] = until === null ? Buffer.alloc(0) : (until as Buffer);
       if (until === null || Number(deleted) === 0) return;

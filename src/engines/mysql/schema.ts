@@ -8,22 +8,26 @@
 import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../core/schema.js';
 import type { Database, Row } from './client.js';
-import { queueProcedures, queueTables } from './queue-sql.js';
-import { fenceTable, registerTables, slotTables } from './tables.js';
+import { procedureSteps, queueProcedures, queueTables } from './queue-sql.js';
+import { downgradeTable, fenceTable, registerTables, slotTables } from './tables.js';
 import { errnoOf, explained } from './trouble.js';
 
 interface Migration {
   readonly version: number;
   readonly about: string;
   readonly statements: readonly string[];
+  /** Who may not make these can do without. */
+  readonly optional?: true;
 }
 
 function migrations(p: string): readonly Migration[] {
   return [
     { version: 1, about: 'registers', statements: registerTables(p) },
-    { version: 2, about: 'the queue', statements: [...queueTables(p), ...queueProcedures(p)] },
+    { version: 2, about: 'the queue', statements: queueTables(p) },
     { version: 3, about: 'one row for each lock', statements: slotTables(p) },
-    { version: 4, about: 'fences', statements: [fenceTable(p)] },
+    { version: 4, about: 'readers that were writers', statements: [downgradeTable(p)] },
+    { version: 5, about: 'the steps of the queue', statements: queueProcedures(p), optional: true },
+    { version: 6, about: 'fences', statements: [fenceTable(p)] },
   ];
 }
 
@@ -36,16 +40,38 @@ const migrationTable = (p: string): string => `CREATE TABLE IF NOT EXISTS ${p}mi
 const WITHIN_MS = 30_000;
 const NOT_ALLOWED = new Set([1044, 1142, 1227, 1370, 1419]);
 
+export interface SchemaNeeds {
+  readonly mayMigrate: boolean;
+  readonly procedures: boolean;
+}
+
 /** At the first use: one question if all is there. */
-export async function ensureSchema(database: Database, prefix: string, mayMigrate: boolean): Promise<void> {
+export async function ensureSchema(
+  database: Database,
+  prefix: string,
+  { mayMigrate, procedures }: SchemaNeeds,
+): Promise<void> {
   const missing = await missingMigrations((sql) => database.rows(sql, []), prefix);
-  if (missing.length === 0) return;
-  if (mayMigrate) await migrate(database, prefix);
-  else
+  const needed = missing.find(({ optional }) => !optional);
+  if (mayMigrate && (needed || (procedures && missing.length > 0))) await migrate(database, prefix, { mayFail: true });
+  else if (needed)
     throw new EngineError(
-      `The tables of Holdfast are not up to date in this database, and migrate is false. ${howTo(missing[0]!)}`,
+      `The tables of Holdfast are not up to date in this database, and migrate is false. ${howTo(needed)}`,
       { retryable: false },
     );
+}
+
+/** Whether the user may call the procedures of the queue, and they are there: asked by a beat of nobody. */
+export async function hasProcedures(database: Database, prefix: string): Promise<boolean> {
+  const nobody = Buffer.alloc(0);
+  try {
+    await procedureSteps(database, prefix)('beat_1', [nobody, nobody, nobody], {});
+    return true;
+  } catch (error) {
+    const { code } = ((error as Error).cause ?? {}) as { code?: string };
+    if (code === 'ER_SP_DOES_NOT_EXIST' || code === 'ER_PROCACCESS_DENIED_ERROR') return false;
+    throw error;
+  }
 }
 
 export class MysqlSchema implements Schema {
@@ -68,7 +94,7 @@ export class MysqlSchema implements Schema {
 
   async apply(): Promise<readonly string[]> {
     this.#database ??= this.#open();
-    return migrate(await this.#database, this.#prefix);
+    return migrate(await this.#database, this.#prefix, { mayFail: false });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -99,17 +125,30 @@ async function missingMigrations(ask: Ask, p: string): Promise<readonly Migratio
   return known.filter(({ version }) => !versions.has(version));
 }
 
-async function migrate(database: Database, p: string): Promise<readonly string[]> {
+/** @param mayFail whether what is optional may be refused. */
+async function migrate(database: Database, p: string, { mayFail }: { mayFail: boolean }): Promise<readonly string[]> {
   return database.exclusively(`holdfast:schema:${p}`, WITHIN_MS, async (run) => {
-    const missing = await missingMigrations(run, p);
-    for (const migration of missing) {
-      for (const statement of [migrationTable(p), ...migration.statements, recorded(p, migration.version)])
-        await run(statement).catch((error: unknown) => {
-          throw NOT_ALLOWED.has(errnoOf(error)) ? notAllowed(statement, error) : explained(error);
-        });
+    const made: string[] = [];
+    for (const migration of await missingMigrations(run, p)) {
+      const refused = await make(migration, run, p);
+      if (!refused) made.push(`${migration.version}: ${migration.about}`);
+      else if (!(mayFail && migration.optional)) throw refused;
     }
-    return missing.map(({ version, about }) => `${version}: ${about}`);
+    return made;
   });
+}
+
+/** Answers what to say if the user may not do it. */
+async function make({ statements, version }: Migration, run: Ask, p: string): Promise<EngineError | undefined> {
+  for (const statement of [migrationTable(p), ...statements, recorded(p, version)]) {
+    try {
+      await run(statement);
+    } catch (error) {
+      if (NOT_ALLOWED.has(errnoOf(error))) return notAllowed(statement, error);
+      throw explained(error);
+    }
+  }
+  return undefined;
 }
 
 function recorded(p: string, version: number): string {
@@ -119,7 +158,7 @@ function recorded(p: string, version: number): string {
 function notAllowed(statement: string, error: unknown): EngineError {
   const { cause } = explained(error);
   return new EngineError(
-    `The database user may not make the tables of Holdfast. Somebody who may has to run \`holdfast schema apply\`, or what ` +
+    `The database user may not make the tables and routines of Holdfast. Somebody who may has to run \`holdfast schema apply\`, or what ` +
       `\`holdfast schema print\` shows; this statement was refused:\n${statement}`,
     { retryable: false, cause },
   );

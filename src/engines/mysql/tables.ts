@@ -10,6 +10,7 @@
  *     version    (`version`) the same; the version is the token
  *     mint       (`for-update`, `get-lock`) the last token of each name
  *     latch      (`for-update`) rows to be locked
+ *     downgrade  (`for-update`) rows that are never committed: for-update.ts
  *     fence      one row for each resource of the user's that is fenced (`holdfast/fence`): the highest token that a
  *                reader and a writer has shown. No strategy uses it
  */
@@ -55,6 +56,14 @@ export function fenceTable(p: string): string {
   name       VARBINARY(1024) NOT NULL PRIMARY KEY,
   max_read   BIGINT NOT NULL,
   max_write  BIGINT NOT NULL
+) ENGINE = InnoDB`;
+}
+
+export function downgradeTable(p: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${p}downgrade (
+  namespace  VARBINARY(512) NOT NULL,
+  name       VARBINARY(512) NOT NULL,
+  PRIMARY KEY (namespace, name)
 ) ENGINE = InnoDB`;
 }
 

@@ -17,7 +17,9 @@ const row: Traits = { ...queue, liveness: 'key', order: 'none', sharing: 'exclus
 /** The server keeps a queue of its own, in no order that it would promise. */
 const pinned: Traits = { ...row, liveness: 'connection' };
 
+const forUpdate: Traits = { ...pinned, sharing: 'shared' };
+
 /** By name, the default first. */
-export const STRATEGIES = { queue, row, version: row, 'for-update': pinned, 'get-lock': pinned } as const;
+export const STRATEGIES = { queue, row, version: row, 'for-update': forUpdate, 'get-lock': pinned } as const;
 
 export type MysqlStrategy = keyof typeof STRATEGIES;

@@ -22,7 +22,7 @@ export function errnoOf(error: unknown): number {
 const SCHEMA_HINT =
   'Run `holdfast schema apply` as somebody who may, or let `holdfast schema print` show the statements.';
 
-const NOT_ALLOWED = `The database user may not do this. It needs SELECT, INSERT, UPDATE, DELETE and EXECUTE, and CREATE and CREATE ROUTINE for the first use. ${SCHEMA_HINT}`;
+const NOT_ALLOWED = `The database user may not do this. It needs SELECT, INSERT, UPDATE and DELETE, and CREATE for the first use (with CREATE ROUTINE and EXECUTE the strategy 'queue' is faster). ${SCHEMA_HINT}`;
 const NO_TABLES = `The tables or routines of Holdfast are missing in this database. ${SCHEMA_HINT}`;
 const READ_ONLY = 'The database is read-only: is this a replica? Locks need the primary.';
 const FULL = 'The server has no connection left for us (max_connections).';

@@ -100,23 +100,23 @@ BEGIN
 END
 $$;
 
--- Removes the claims of the dead from a line, and admits. The line is locked.
+-- Removes the claims of the dead from a line, and admits. Who waits in a line that somebody has deleted by hand goes as
+-- well, and enters again with its next beat. Counted anew, not subtracted: rows may be missing. The line is locked.
 CREATE FUNCTION @empty(a_namespace text, a_line text)
   RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  freed bigint;
-  waited bigint;
+  left_over record;
 BEGIN
-  WITH gone AS (
-    DELETE FROM @claim c WHERE c.namespace = a_namespace AND c.line = a_line
-      AND NOT EXISTS (SELECT FROM @session s WHERE s.id = c.session)
-    RETURNING weight, held
-  ) SELECT coalesce(sum(weight) FILTER (WHERE held), 0), count(*) FILTER (WHERE NOT held) INTO freed, waited FROM gone;
-  IF freed = 0 AND waited = 0 THEN RETURN; END IF;
-  UPDATE @line SET held = held - freed, waiting = waiting - waited, used = clock_timestamp()
-    WHERE namespace = a_namespace AND line = a_line;
-  PERFORM @admit(a_namespace, a_line);
+  DELETE FROM @claim c WHERE c.namespace = a_namespace AND c.line = a_line AND (
+    NOT EXISTS (SELECT FROM @session s WHERE s.id = c.session)
+    OR (NOT c.held AND NOT EXISTS (SELECT FROM @line l WHERE l.namespace = a_namespace AND l.line = a_line))
+  );
+  SELECT coalesce(sum(weight) FILTER (WHERE held), 0)::bigint AS held, count(*) FILTER (WHERE NOT held) AS waiting
+    INTO left_over FROM @claim WHERE namespace = a_namespace AND line = a_line;
+  UPDATE @line SET held = left_over.held, waiting = left_over.waiting, used = clock_timestamp()
+    WHERE namespace = a_namespace AND line = a_line AND (held <> left_over.held OR waiting <> left_over.waiting);
+  IF FOUND THEN PERFORM @admit(a_namespace, a_line); END IF;
 END
 $$;
 
@@ -154,8 +154,15 @@ BEGIN
   IF seen.held THEN RETURN 'h' || seen.token; END IF;
   IF NOT seen.held THEN RETURN 'w' || @next(a_namespace, a_session); END IF;
 
-  fits := seen.capacity IS NULL OR (seen.taken = 0 AND seen.waiting = 0)
+  fits := (seen.taken = 0 AND seen.waiting = 0)
     OR (seen.waiting = 0 AND seen.capacity = a_capacity AND seen.taken + a_weight <= a_capacity);
+  IF seen.capacity IS NULL THEN
+    -- Claims without a line: somebody has deleted it by hand. It is made anew as they have it.
+    INSERT INTO @line (namespace, line, capacity, held, waiting, last_token, used)
+      SELECT a_namespace, a_line, a_capacity, 0, 0, max(token), clock_timestamp()
+        FROM @claim WHERE namespace = a_namespace AND line = a_line HAVING count(*) > 0;
+    fits := NOT FOUND;
+  END IF;
   IF NOT fits THEN
     PERFORM @bury(a_namespace);
     PERFORM @empty(a_namespace, a_line);
@@ -321,7 +328,7 @@ BEGIN
 END
 $$;
 
--- Takes the dead out of every line. Answers in how many milliseconds to look again: -1 no need to, -2 at once.
+-- Takes the dead out of every line, and mends those where somebody waits and rows were deleted by hand. Answers in how many milliseconds to look again: -1 no need to, -2 at once.
 CREATE FUNCTION @sweep(a_namespace text, a_session text)
   RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -331,8 +338,13 @@ DECLARE
 BEGIN
   PERFORM @bury(a_namespace);
   FOR their IN
-    SELECT DISTINCT line, hashtextextended(a_namespace || E'\x1f' || line, 0) AS key FROM @claim c
-      WHERE namespace = a_namespace AND NOT EXISTS (SELECT FROM @session s WHERE s.id = c.session)
+    SELECT c.line, hashtextextended(a_namespace || E'\x1f' || c.line, 0) AS key
+      FROM @claim c LEFT JOIN @session s ON s.id = c.session
+      LEFT JOIN @line l ON l.namespace = c.namespace AND l.line = c.line
+      WHERE c.namespace = a_namespace GROUP BY c.line, l.line, l.waiting, l.held
+      HAVING bool_or(s.id IS NULL)
+        OR (bool_or(NOT c.held) AND (l.line IS NULL OR l.waiting <> count(*) FILTER (WHERE NOT c.held)
+          OR l.held <> coalesce(sum(c.weight) FILTER (WHERE c.held), 0)))
       ORDER BY key LIMIT ${LINES_AT_ONCE}
   LOOP
     PERFORM pg_advisory_xact_lock(their.key);

@@ -417,6 +417,27 @@ describe('a drop that fails', () => {
     expect(store.sent('drop')).toHaveLength(3);
   });
 
+  test('is tried again, too, if it is of a take that came after its leave', async () => {
+    const claim = claimOf('a');
+    const gate = new Pending<void>();
+    store.network = async (call, run) => {
+      if (!call.startsWith('take')) return run();
+      await gate.promise;
+      store.network = () => Promise.reject(new Error('no connection'));
+      return run();
+    };
+    const place = session.enter(claim);
+    expect(await session.leave(claim)).toBe(true);
+    gate.resolve();
+    expect((await place).state).not.toBe('held');
+    await settled();
+    expect(store.holders(NAME)).toEqual(['a']);
+    heal();
+    await session.beat(rosterOf([]));
+    await settled();
+    expect(store.holders(NAME)).toEqual([]);
+  });
+
   test('is given up when the slot has run out', async () => {
     const claim = claimOf('a');
     await hold(claim);

@@ -72,18 +72,19 @@ export class Connection {
         settle(new EtcdError(STATUS.deadlineExceeded, `no answer within ${Math.round(withinMs)} ms`, wasSent()));
         stream.close(constants.NGHTTP2_CANCEL);
       }, withinMs);
-      const settle = (error: EtcdError): void => {
+      const settle = (failure: EtcdError | undefined): void => {
         clearTimeout(timer);
-        if (error.status === STATUS.ok && message) resolve(message);
-        else reject(error.status === STATUS.ok ? broken('an answer without a message') : error);
+        if (failure) reject(failure);
+        else if (message) resolve(message);
+        else reject(broken('an answer without a message'));
       };
       listen(stream, wasSent, {
         data: (piece) => {
           message = reader.push(piece)[0] ?? message;
         },
-        ended: (error) => {
+        ended: (failure) => {
           this.#underWay(-1, 0);
-          settle(error);
+          settle(failure);
         },
       });
       stream.end(frame(body));
@@ -99,9 +100,9 @@ export class Connection {
       data: (piece) => {
         for (const message of reader.push(piece)) listener.message(message);
       },
-      ended: (error) => {
+      ended: (failure) => {
         this.#underWay(0, -1);
-        listener.ended(error);
+        listener.ended(failure ?? new EtcdError(STATUS.ok, 'the stream was ended', true));
       },
     });
     return {
@@ -199,7 +200,8 @@ function end(session: ClientHttp2Session, socket: Socket): void {
 
 interface Ears {
   readonly data: (piece: Buffer) => void;
-  readonly ended: (error: EtcdError) => void;
+  /** Undefined: it ended as it should. */
+  readonly ended: (failure: EtcdError | undefined) => void;
 }
 
 /** However it ends, `ended` is called once; what can't be read ends it too. */
@@ -227,8 +229,9 @@ function listen(stream: ClientHttp2Stream, wasSent: () => boolean, { data, ended
     failure ??= new EtcdError(STATUS.unavailable, error.message, wasSent());
   });
   stream.on('close', () => {
-    if (failure) ended(failure);
-    else ended(new EtcdError(status ?? STATUS.unavailable, told || 'the connection was lost', wasSent()));
+    if (status !== STATUS.ok)
+      failure ??= new EtcdError(status ?? STATUS.unavailable, told || 'the connection was lost', wasSent());
+    ended(failure);
   });
 }
 

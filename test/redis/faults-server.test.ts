@@ -297,10 +297,10 @@ describe.concurrent('a server whose wall clock jumps', () => {
 describe.concurrent('a server that is full', () => {
   test('renews, releases and hands over; what it must refuse says why and is not done by half', async () => {
     await using server = await startRedis({ args: ['--maxmemory-policy', 'noeviction'] });
-    await using locks = new Holdfast(urlOf(server.port), { ttl: '2s' });
-    await using other = new Holdfast(urlOf(server.port), { ttl: '2s' });
-    await using third = new Holdfast(urlOf(server.port), { ttl: '2s' });
-    await using stranger = new Holdfast(urlOf(server.port), { ttl: '2s' });
+    await using locks = new Holdfast(urlOf(server.port), { ttl: '5s' });
+    await using other = new Holdfast(urlOf(server.port), { ttl: '5s' });
+    await using third = new Holdfast(urlOf(server.port), { ttl: '5s' });
+    await using stranger = new Holdfast(urlOf(server.port), { ttl: '5s' });
     const first = await locks.mutex('job').acquire();
     const waiting = other.mutex('job').acquire();
     await queued(locks.mutex('job'), 1);
@@ -308,7 +308,7 @@ describe.concurrent('a server that is full', () => {
     await fill(server.port);
     await renewed(first);
     for (const refused of [third, stranger]) {
-      const failure = await failureOf(refused.mutex('another').acquire({ timeout: '500ms' }));
+      const failure = await failureOf(refused.mutex('another').acquire({ timeout: '1500ms' }));
       expect(failure).toBeInstanceOf(EngineError);
       expect(inspect(failure)).toMatch(/OOM|maxmemory/);
     }

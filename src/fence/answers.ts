@@ -1,11 +1,11 @@
 /** What a database's answer to an open fence means. */
 import type { Fence } from '../core/engine.js';
 import { ConfigError, StaleTokenError } from '../core/errors.js';
-import type { Row, SqlPort } from '../sql/port.js';
+import type { Row } from '../sql/port.js';
 
 /** Outside of one, others come in between the check and the write; every statement would be a transaction of its own. */
-export function checkTransaction(port: SqlPort): void {
-  if (port.inTransaction === false)
+export function checkTransaction(inTransaction: boolean | undefined): void {
+  if (inTransaction === false)
     throw new ConfigError(
       'A fence must be opened inside of a transaction, and this connection is in none: between the check and your write ' +
         'others could come in. Begin one first.',

@@ -77,7 +77,7 @@ export class SqlFence {
   async #open(resource: string, fence: Fence): Promise<void> {
     if (this.#port.dialect === 'postgres' && this.#mayMigrate) await this.#migratePostgres();
     const [opened] = await this.#present(resource, fence);
-    checkTransaction(this.#port);
+    checkTransaction(this.#port.inTransaction ?? (opened && (await this.#isInTransaction())));
     if (opened) return;
     const [row] = await this.#port.rows(this.#table.look(resource));
     throw stale(resource, fence, tokensOf(row));
@@ -85,10 +85,18 @@ export class SqlFence {
 
   async #openInMysql(resource: string, fence: Fence): Promise<void> {
     await this.#present(resource, fence);
-    checkTransaction(this.#port);
+    checkTransaction(this.#port.inTransaction);
     const [row] = await this.#port.rows(this.#table.look(resource));
     const { read, wrote } = tokensOf(row);
     if (isStale(fence, read, wrote)) throw stale(resource, fence, { read, wrote });
+  }
+
+  /** For what does not tell. What has written has a number, and in a transaction the next statement still has it. */
+  async #isInTransaction(): Promise<boolean | undefined> {
+    if (this.#port.dialect !== 'postgres') return undefined;
+    const ask = statement('postgres', 'SELECT CAST(txid_current_if_assigned() AS text) AS number', []);
+    const [row] = await this.#port.rows(ask);
+    return Object.values(row!)[0] !== null;
   }
 
   async #migratePostgres(): Promise<void> {

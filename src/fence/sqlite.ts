@@ -28,7 +28,7 @@ export class SqliteFence {
   openSync(resource: string, shown: Lease | bigint, options?: OpenOptions): void {
     checkResource(resource);
     const fence = presented(shown, options);
-    checkTransaction(this.#port);
+    checkTransaction(this.#port.inTransaction);
     if (this.#present(resource, fence).length > 0) return;
     throw stale(resource, fence, tokensOf(this.#port.rowsNow(this.#table.look(resource))[0]));
   }

@@ -4,7 +4,7 @@ import type { Statement } from './statement.js';
 
 interface PgClient {
   query(text: string, values: unknown[]): Promise<{ readonly rows: readonly Row[]; readonly rowCount: number | null }>;
-  /** Since pg 8.16: 'I' is idle, outside of any transaction. */
+  /** Recent versions have it: 'I' is idle, outside of any transaction. */
   getTransactionStatus?(): string | null;
 }
 

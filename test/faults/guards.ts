@@ -72,6 +72,8 @@ class PostgresRow implements Guarded {
   constructor(url: string) {
     this.#pool = new Pool({ connectionString: url });
     this.#pool.on('error', () => {});
+    // A pool listens only to those that nobody uses. That one broke is told by what fails on it.
+    this.#pool.on('connect', (client) => client.on('error', () => {}));
   }
 
   read(access: Access): Promise<Answer> {

@@ -28,7 +28,11 @@ export function fenceTargets(engines: {
   return {
     'fence-postgres': onServer(engines.postgres, (port) => `postgres://postgres@127.0.0.1:${port}/postgres`),
     'fence-mysql': onServer(engines.mysql, (port) => `mysql://root@127.0.0.1:${port}/test`),
-    'fence-redis': onServer(engines.redis, (port) => `redis://127.0.0.1:${port}`),
+    'fence-redis': {
+      ...onServer(engines.redis, (port) => `redis://127.0.0.1:${port}`),
+      // What Redis forgets, the fence forgets with it, and the value too.
+      sparesUnder: { flush: ['register'], 'restart-empty': ['register'] },
+    },
     'fence-sqlite': {
       processes: true,
       start: async () => {

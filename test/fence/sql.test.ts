@@ -1,6 +1,7 @@
 /** Fences inside of a user's own transaction, on each database. */
 import type { DatabaseSync } from '@photostructure/sqlite';
 import { createConnection } from 'mysql2';
+import type { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { isStale } from '../../src/core/fence.js';
 import { fence, migrate } from '../../src/fence/index.js';
@@ -146,6 +147,22 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
       }),
     );
   });
+
+  test.runIf(dialect === 'postgres')(
+    'PostgreSQL: also through an adapter it is noticed that there is no transaction',
+    async () => {
+      const client = (await connect()).db as Client;
+      const adapter = {
+        dialect: 'postgres',
+        query: async (sql: string, params: readonly unknown[]) => (await client.query(sql, [...params])).rows,
+      } as const;
+      await expect(fence(adapter).open('adapted', BASE)).rejects.toThrow(/inside of a transaction/);
+      await client.query('BEGIN');
+      await fence(adapter).open('adapted', BASE);
+      await expect(fence(adapter).open('adapted', BASE - 1n)).rejects.toThrow(StaleTokenError);
+      await client.query('COMMIT');
+    },
+  );
 
   test.runIf(dialect === 'mysql')('MySQL: a connection with callbacks', async () => {
     const { port } = new URL(database.url);

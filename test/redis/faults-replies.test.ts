@@ -124,7 +124,7 @@ describe.concurrent('the reply of another step that got lost', () => {
   test('a beat: the lease is renewed by the next one and never lost', async () => {
     await using server = await startRedis();
     await using proxy = await FaultProxy.start(server.port);
-    await using locks = new Holdfast(urlOf(proxy.port), { ttl: '3s' });
+    await using locks = new Holdfast(urlOf(proxy.port), { ttl: '6s' });
     const lease = await locks.mutex('job').acquire();
     await proxy.loseReplyOf(carrying('beat'));
     await renewed(lease);

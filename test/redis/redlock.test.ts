@@ -402,8 +402,8 @@ describe('clocks', () => {
       id: () => `${newName()}-skewed`,
       timer: (ms: number, run: () => void) => setTimeout(run, ms),
     };
-    await using locks = user({ ttl: 3_000, clock: skewed });
-    await expect(locks.mutex(newName()).acquire({ timeout: 500 })).rejects.toThrow('clock');
+    await using locks = user({ ttl: 6_000, clock: skewed });
+    await expect(locks.mutex(newName()).acquire({ timeout: 3_000 })).rejects.toThrow('clock');
     await using lease = await locks.mutex(newName()).acquire({ timeout: '30s' });
     expect(lease.held).toBe(true);
   });

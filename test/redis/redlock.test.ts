@@ -2,7 +2,6 @@
  * Redlock on five real servers, on its bad days. Where other libraries have been seen to fail on just this, they do it
  * again beside us: a test that nobody can fail proves nothing.
  */
-import { Redis } from 'ioredis';
 import { RedlockMutex } from 'redis-semaphore';
 import Redlock from 'redlock';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -81,12 +80,13 @@ describe('on five nodes', () => {
     const clients = five.clients();
     // As on a node that does not know the script yet, and is told it only after the next try.
     const late: (() => void)[] = [];
+    let heard = false;
     for (const client of clients) {
       const evalsha = client.evalsha.bind(client) as (...words: unknown[]) => Promise<unknown>;
-      client.evalsha = (async (...words: unknown[]) => {
-        if (words[0] === FREE.sha1) await new Promise<void>((resolve) => late.push(resolve));
+      client.evalsha = async (...words: unknown[]) => {
+        if (words[0] === FREE.sha1 && !heard) await new Promise<void>((resolve) => late.push(resolve));
         return evalsha(...words);
-      }) as typeof client.evalsha;
+      };
     }
     await using locks = user({}, clients);
     const others = five.ports.slice(0, 3);
@@ -94,12 +94,12 @@ describe('on five nodes', () => {
     await locks.mutex(name).acquire();
     expect(late.length).toBeGreaterThanOrEqual(5);
     const first = await holdersOn(five.ports, name);
-    for (const come of late.splice(0)) come();
+    heard = true;
+    for (const come of late) come();
     // On each node these come after what came late.
     await Promise.all(clients.map((client) => client.ping()));
     expect(await holdersOn(five.ports, name)).toEqual(first);
     expect(first.filter((value) => value !== null)).toHaveLength(5);
-    for (const client of clients) client.evalsha = Redis.prototype.evalsha;
   });
 
   test('a URL names them all', async () => {

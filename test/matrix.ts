@@ -18,6 +18,7 @@ const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/p
 const REDIS_SUITES = ['test/matrix/redis'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql'];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
+const ZOOKEEPER_SUITES = ['test/matrix/zookeeper', 'test/zookeeper'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
 
@@ -48,12 +49,15 @@ function onServer(name: string): boolean {
 function run(part: string): boolean {
   if (part === 'redis') return matrixOf(REDIS_SUITES);
   if (part === 'etcd') return matrixOf(ETCD_SUITES);
+  if (part === 'zookeeper') return matrixOf(ZOOKEEPER_SUITES);
   return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
 }
 
 const words = process.argv.slice(2);
 const failed: string[] = [];
-for (const part of words.length > 0 ? words : [...NODES, 'redis', 'etcd', ...Object.keys(DEBIAN_SERVERS)]) {
+for (const part of words.length > 0
+  ? words
+  : [...NODES, 'redis', 'etcd', 'zookeeper', ...Object.keys(DEBIAN_SERVERS)]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

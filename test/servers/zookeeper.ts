@@ -156,6 +156,10 @@ async function modeOf(where: Where): Promise<string | undefined> {
   return /^Mode: (\w+)$/m.exec(await ask(where, 'srvr').catch(() => ''))?.[1];
 }
 
+export async function versionOf(where: Where): Promise<string> {
+  return /^Zookeeper version: ([^-,]+)/m.exec(await ask(where, 'srvr'))?.[1] ?? 'unknown';
+}
+
 /** One of the server's own figures, by its name in `mntr`. */
 export async function figureOf(where: Where, name: string): Promise<number> {
   const { host, port } = addressOf(where);

@@ -61,8 +61,8 @@ class CuratorPeer {
     return own !== -1 && (writer === -1 || own < writer);
   }
 
-  leave(): Promise<void> {
-    return client.delete(`${this.#path}/${this.#node}`);
+  async leave(): Promise<void> {
+    await client.delete(`${this.#path}/${this.#node}`);
   }
 
   #key(node: string): string {

@@ -35,6 +35,7 @@ import { holders } from '../../core/line.js';
 import type { ZooKeeperClient } from './client/client.js';
 import type { Stat } from './client/messages.js';
 import { CODE, isStatus, ZooKeeperError } from './client/status.js';
+import { EmptyLines } from './empty-lines.js';
 import { asReader, byNumber, type ClaimName, encodeName, nodeOf, nodePrefix, parseNode } from './paths.js';
 
 /** Where a claim of ours is to stand. */
@@ -81,6 +82,7 @@ const TRIES = 3;
 
 export class Lines {
   readonly #client: ZooKeeperClient;
+  readonly #empty = new EmptyLines();
 
   constructor(client: ZooKeeperClient) {
     this.#client = client;
@@ -97,7 +99,9 @@ export class Lines {
   async look(spot: Spot, standing: Standing): Promise<Found> {
     const [{ names }, stat] = await Promise.all([this.#children(spot), this.#client.exists(standing.path)]);
     if (stat?.ephemeralOwner !== this.#client.sessionId) return { state: 'absent' };
-    return place(spot, standing, names);
+    const found = place(spot, standing, names);
+    if (found.state === 'held') this.#empty.holds(spot, standing);
+    return found;
   }
 
   /** Our node in a line, however it got there; undefined: there is none, nor will there be. */
@@ -119,13 +123,15 @@ export class Lines {
   }
 
   /** False: it did not stand there. Repeated until it is known to be gone. */
-  leave({ path }: Standing, withinMs: number): Promise<boolean> {
+  leave(standing: Standing, withinMs: number): Promise<boolean> {
     return this.#client.insist(withinMs, async (attempt) => {
       try {
-        await this.#client.delete(path);
+        const zxid = await this.#client.delete(standing.path);
+        this.#empty.left(standing, zxid);
         return true;
       } catch (error) {
         if (!isStatus(error, CODE.noNode)) throw error;
+        this.#empty.dropped(standing);
         // Whether it was the try before that did it nobody can tell. It is gone, and that is enough.
         return attempt > 0;
       }
@@ -137,6 +143,7 @@ export class Lines {
     const { path } = standing;
     const reader = { ...standing, path: path.slice(0, path.lastIndexOf('/') + 1) + asReader(nodeOf(path)) };
     if (reader.path === path) return reader;
+    this.#empty.dropped(standing);
     try {
       const made = { step: 'create', path: reader.path, data: Buffer.from(data), mode: 'ephemeral' } as const;
       await this.#client.multi([{ step: 'delete', path }, made]);
@@ -169,6 +176,7 @@ export class Lines {
       return { state: 'mismatch', capacity };
     }
     const found = place(spot, standing, names);
+    if (found.state === 'held') this.#empty.holds(spot, standing);
     if (found.state === 'waiting' && !spot.claim.wait) {
       await this.#client.delete(standing.path).catch(unlessGone);
       return { state: 'refused' };
@@ -183,14 +191,18 @@ export class Lines {
     const prefix = `${line}/${nodePrefix(claim)}`;
     for (;;) {
       const creating = this.#client.create(prefix, { data: Buffer.from(data), mode: 'ephemeral-sequential' });
+      const listing = this.#empty.has(line) ? undefined : this.#children(spot);
       try {
-        const [{ path, stat }, { names }] = await Promise.all([creating, this.#children(spot)]);
+        const [{ path, stat }, listed] = await Promise.all([creating, listing]);
         this.#mustBeOurs(stat);
-        return { standing: standingAt(path, stat), names };
+        const standing = standingAt(path, stat);
+        if (this.#empty.isAlone(standing)) return { standing, names: [nodeOf(path)] };
+        return { standing, names: (listed ?? (await this.#children(spot))).names };
       } catch (error) {
         if (!isStatus(error, CODE.noNode)) throw error;
       }
       // Gone since, or never there: servers remove a line's node when it has been empty for a while.
+      this.#empty.forget(line);
       await this.#client.make(line, 'container');
     }
   }

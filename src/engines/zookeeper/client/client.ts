@@ -175,8 +175,9 @@ export class ZooKeeperClient {
     );
   }
 
-  delete(path: string, version = ANY): Promise<void> {
-    return this.#request(OP.delete, (writer) => writer.text(this.#full(path)).int(version), nothing);
+  /** @returns the transaction that did it. */
+  delete(path: string, version = ANY): Promise<bigint> {
+    return this.#request(OP.delete, (writer) => writer.text(this.#full(path)).int(version), transaction);
   }
 
   /** Undefined: there is none. */
@@ -274,7 +275,7 @@ export class ZooKeeperClient {
     }
   }
 
-  #request<T>(op: number, write: (writer: Writer) => unknown, read: (reader: Reader) => T): Promise<T> {
+  #request<T>(op: number, write: (writer: Writer) => unknown, read: (reader: Reader, zxid: bigint) => T): Promise<T> {
     if (this.#state === 'attached') return this.#connection!.request(op, write, read);
     if (this.#over) return Promise.reject(this.#overError());
     return new Promise((resolve, reject) => {
@@ -437,6 +438,10 @@ export class ZooKeeperClient {
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
 
 function nothing(): void {}
+
+function transaction(_reader: Reader, zxid: bigint): bigint {
+  return zxid;
+}
 
 function writeText(writer: Writer, text: string): void {
   writer.text(text);

@@ -54,7 +54,7 @@ export interface ConnectionListener {
 interface Pending {
   readonly xid: number;
   readonly sentAt: number;
-  reply(status: number, body: Reader): void;
+  reply(status: number, body: Reader, zxid: bigint): void;
   fail(error: ZooKeeperError): void;
 }
 
@@ -89,17 +89,21 @@ export class Connection {
   }
 
   /** What `read` throws is the answer's, unless it can't be read. */
-  request<T>(op: number, write: ((writer: Writer) => unknown) | undefined, read: (body: Reader) => T): Promise<T> {
+  request<T>(
+    op: number,
+    write: ((writer: Writer) => unknown) | undefined,
+    read: (body: Reader, zxid: bigint) => T,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#lastXid = this.#lastXid === 0x7fff_ffff ? 1 : this.#lastXid + 1;
       const xid = this.#lastXid;
       this.#pending.push({
         xid,
         sentAt: performance.now(),
-        reply: (status, body) => {
+        reply: (status, body, zxid) => {
           if (status !== CODE.ok) return reject(new ZooKeeperError(status));
           try {
-            resolve(read(body));
+            resolve(read(body, zxid));
           } catch (error) {
             if (error instanceof WireError) throw error;
             reject(error instanceof Error ? error : new Error(String(error)));
@@ -183,7 +187,7 @@ export class Connection {
     this.#repliedAt = performance.now();
     if (this.#pending.length === 0) this.#socket.unref();
     try {
-      pending.reply(status, reader);
+      pending.reply(status, reader, zxid);
     } catch (error) {
       pending.fail(new ZooKeeperError(CODE.connectionLoss, { detail: 'an answer that can’t be read' }));
       throw error;

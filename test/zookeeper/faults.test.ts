@@ -3,11 +3,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.js';
 import { EngineError, Holdfast, type Session } from '../../src/index.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import type { Server } from '../servers/server.js';
 import { figureOf, startZooKeeper } from '../servers/zookeeper.js';
-import { clientOf, engineOf, queued, standing, until, urlOf } from './kit.js';
+import { clientOf, engineOf, queued, renewed, standing, until, urlOf } from './kit.js';
 
 let server: Server;
 
@@ -101,6 +102,23 @@ describe('a reply that got lost', () => {
     expect([reading.held, beside.held]).toEqual([true, true]);
     expect(await reading.release()).toBe(true);
   });
+});
+
+test('a create that was on its way when we went to another server makes no second node there', async () => {
+  await using slow = await FaultProxy.start(server.port);
+  await using quick = await FaultProxy.start(server.port);
+  // It begins with the first of its servers.
+  const clock = { ...systemClock, random: () => 0 };
+  await using locks = new Holdfast(urlOf(slow, quick), { ttl: '3s', clock });
+  await using client = await clientOf(server);
+  await locks.ready();
+  slow.set({ mode: 'freeze' });
+  const lease = await locks.mutex('late-create').acquire();
+  slow.heal();
+  await renewed(lease);
+  expect((await client.getChildren('/holdfast/lock/late-create')).names).toHaveLength(1);
+  expect(await lease.release()).toBe(true);
+  expect(await standing(locks.mutex('late-create'))).toEqual({ held: 0, waiting: 0 });
 });
 
 test('a session that expires while its claim waits costs the place in line, and nothing else: the caller waits on', async () => {

@@ -36,7 +36,7 @@ import type { ZooKeeperClient } from './client/client.js';
 import type { Stat } from './client/messages.js';
 import { CODE, isStatus, ZooKeeperError } from './client/status.js';
 import { EmptyLines } from './empty-lines.js';
-import { asReader, byNumber, type ClaimName, encodeName, nodeOf, nodePrefix, parseNode } from './paths.js';
+import { byNumber, type ClaimName, nodeOf, nodePrefix, parseNode, readerPath } from './paths.js';
 
 /** Where a claim of ours is to stand. */
 export interface Spot {
@@ -104,16 +104,23 @@ export class Lines {
     return found;
   }
 
-  /** Our node in a line, however it got there; undefined: there is none, nor will there be. */
+  /**
+   * Our node in a line, however it got there; undefined: there is none, nor will there be. A create can't come late over a
+   * connection that we gave up: the servers close that one, or refuse what comes over it, before they take us back.
+   */
   async find(spot: Pick<Spot, 'line'> & { readonly claim: ClaimRef }): Promise<Made | undefined> {
     const { claim, line } = spot;
     const [, { names }] = await Promise.all([this.#client.sync(), this.#children(spot)]);
-    const node = names.find((name) => isOf(claim, name));
-    if (node === undefined) return undefined;
-    const path = `${line}/${node}`;
+    const own = claimsIn(names, claim.line.kind).find(({ id }) => id === claim.id);
+    if (!own) return undefined;
+    const path = `${line}/${own.node}`;
     const stat = await this.#client.exists(path);
-    if (stat?.ephemeralOwner !== this.#client.sessionId) return undefined;
-    return { standing: standingAt(path, stat), names };
+    return stat?.ephemeralOwner === this.#client.sessionId ? { standing: standingAt(path, stat), names } : undefined;
+  }
+
+  /** Takes a node away that nobody stands for. If that fails, the next beat finds it again. */
+  discard(path: string): void {
+    this.#client.delete(path).catch(() => {});
   }
 
   /** A semaphore's claims in order; whoever watches hears of the next that comes or goes. */
@@ -141,7 +148,7 @@ export class Lines {
   /** Its node becomes a reader's of the same number; its token stays. */
   async lighten(standing: Standing, data: string): Promise<Standing> {
     const { path } = standing;
-    const reader = { ...standing, path: path.slice(0, path.lastIndexOf('/') + 1) + asReader(nodeOf(path)) };
+    const reader = { ...standing, path: readerPath(path) };
     if (reader.path === path) return reader;
     this.#empty.dropped(standing);
     try {
@@ -277,10 +284,6 @@ export function heldCount(claims: readonly ClaimName[], capacity: number): numbe
     claims.map(({ weight }) => weight),
     capacity,
   );
-}
-
-function isOf({ id, line }: ClaimRef, node: string): boolean {
-  return node.startsWith(`_c_${encodeName(id)}-`) && parseNode(node, line.kind)?.id === id;
 }
 
 /** What a claim's data says. */

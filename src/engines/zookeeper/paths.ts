@@ -15,6 +15,8 @@
  * is whatever that says.
  */
 import type { Claim, LineRef } from '../../core/engine.js';
+import { show } from '../../core/duration.js';
+import { ConfigError, quote } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
 
 export type KeyOf = (name: string) => string;
@@ -41,8 +43,9 @@ export class Paths {
   readonly ownNames: boolean;
 
   constructor(namespace: string, lockKey?: KeyOf) {
-    this.#root = `/${encodeName(namespace)}`;
-    this.#lockKey = lockKey ?? ((name) => `${this.#root}/lock/${encodeName(name)}`);
+    // `/zookeeper` is the servers' own.
+    this.#root = `/${encodeName(namespace).replace(/^z(?=ookeeper$)/, '%7A')}`;
+    this.#lockKey = lockKey ? checked(lockKey) : (name) => `${this.#root}/lock/${encodeName(name)}`;
     this.ownNames = lockKey === undefined;
   }
 
@@ -69,7 +72,8 @@ export class Paths {
     if (!path.startsWith(`${this.#root}/`)) return undefined;
     const [kind, name = '', node, ...rest] = path.slice(this.#root.length + 1).split('/');
     if ((kind !== 'lock' && kind !== 'semaphore') || node === undefined || rest.length > 0) return undefined;
-    return { kind, name: decodeURIComponent(name) };
+    const decodedName = decodeName(name);
+    return decodedName === undefined ? undefined : { kind, name: decodedName };
   }
 }
 
@@ -82,8 +86,8 @@ export function nodePrefix({ id, line, weight, capacity, rw }: Claim): string {
 }
 
 /** The node of a claim that reads now and wrote before: it keeps the number, and so its place. */
-export function asReader(node: string): string {
-  return node.replace(/(?:lock-|__WRIT__)(-?\d{10})$/, `${READ}$1`);
+export function readerPath(path: string): string {
+  return path.replace(/(?:lock-|__WRIT__)(-?\d{10})$/, `${READ}$1`);
 }
 
 /** Undefined: no claim. */
@@ -92,7 +96,7 @@ export function parseNode(node: string, kind: LineRef['kind']): ClaimName | unde
     const [, id, weight, capacity, number] = PERMIT_NODE.exec(node) ?? [];
     if (id === undefined) return undefined;
     const numbers = { number: Number(number), weight: Number(weight), capacity: Number(capacity) };
-    return { node, kind, id: decodeURIComponent(id), ...numbers };
+    return { node, kind, id: decoded(id), ...numbers };
   }
   const [, id, word, number] = LOCK_NODE.exec(node) ?? [];
   if (word === undefined) return undefined;
@@ -115,6 +119,12 @@ export function nodeOf(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
+/** Undefined: not a name that we have encoded. */
+export function decodeName(encoded: string): string | undefined {
+  const name = decoded(encoded);
+  return encodeName(name) === encoded ? name : undefined;
+}
+
 /** Percent-encodes everything but letters, digits and `. _ : -`, and points where nothing else is there. */
 export function encodeName(name: string): string {
   if (name === '.' || name === '..') return name.replaceAll('.', '%2E');
@@ -123,7 +133,20 @@ export function encodeName(name: string): string {
     .replace(/[!~*'()]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
-/** Another program's protection may be anything. */
+/** What the servers would refuse, in words of theirs. */
+function checked(lockKey: KeyOf): KeyOf {
+  return (name) => {
+    const path = lockKey(name);
+    const parts = typeof path === 'string' ? path.split('/') : [];
+    const sound =
+      parts.length > 1 && parts[0] === '' && parts.slice(1).every((part) => !['', '.', '..'].includes(part));
+    if (!sound)
+      throw new ConfigError(`key must give a path like '/locks/a'; for ${quote(name)} it gave ${show(path)}.`);
+    return path;
+  };
+}
+
+/** Another program's may be anything. */
 function decoded(id: string): string {
   try {
     return decodeURIComponent(id);

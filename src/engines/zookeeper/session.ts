@@ -28,7 +28,7 @@ import { CODE, isLost, isStatus } from './client/status.js';
 import { explained } from './explain.js';
 import { type Entered, Lines, type Spot, type Standing, type Written, written } from './lines.js';
 import { Mailbox } from './mailbox.js';
-import { nodeOf, parseNode, type Paths } from './paths.js';
+import { nodeOf, parseNode, type Paths, readerPath } from './paths.js';
 import { Proof } from './proof.js';
 import { WaitingRoom } from './waiting.js';
 
@@ -233,10 +233,10 @@ export class ZooKeeperSession implements Session {
   /** By the node that we know of, or the one that there may be though we were never told. */
   async #leave(entry: Entry): Promise<boolean> {
     const { ref, standing, spot, doubtful } = entry;
-    if (standing) return this.#lines.leave(standing, this.#callMs);
-    if (!doubtful || !spot) return false;
+    const stood = standing ? await this.#lines.leave(standing, this.#callMs) : false;
+    if (!doubtful || !spot) return stood;
     const found = await this.#client.insist(this.#callMs, () => this.#lines.find({ claim: ref, line: spot.line }));
-    return found ? this.#lines.leave(found.standing, this.#callMs) : false;
+    return found ? this.#lines.leave(found.standing, this.#callMs) : stood;
   }
 
   #newEntry(claim: Claim): Entry {
@@ -274,11 +274,20 @@ export class ZooKeeperSession implements Session {
       if (id === undefined || path === this.#mailbox.path) continue;
       const entry = this.#entries.get(id) ?? (await this.#adopt(id, path));
       if (!entry) continue;
-      // A downgrade whose answer was lost: the claim stands under its other name.
-      if (entry.standing && entry.standing.path !== path) entry.standing = { ...entry.standing, path };
-      found.push(entry);
+      if (this.#isIts(entry, path)) found.push(entry);
+      else this.#lines.discard(path);
     }
     return found;
+  }
+
+  /** False: a second node of the same claim. There should be none; if there is, it would stand in everybody's way. */
+  #isIts(entry: Entry, path: string): boolean {
+    const { standing } = entry;
+    if (!standing || standing.path === path) return true;
+    if (path !== readerPath(standing.path)) return false;
+    // A downgrade whose answer was lost: the claim stands under its other name.
+    entry.standing = { ...standing, path };
+    return true;
   }
 
   /** An enter that ran after its leave, which we had forgotten by then. */

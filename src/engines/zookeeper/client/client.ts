@@ -204,7 +204,8 @@ export class ZooKeeperClient {
   async getEphemerals(): Promise<string[]> {
     const write = (writer: Writer): Writer => writer.text(this.#chroot || '/');
     const paths = await this.#request(OP.getEphemerals, write, readTexts);
-    return paths.map((path) => this.#own(path));
+    // They are those that begin like the chroot: `/a` is not above `/ab`.
+    return paths.filter((path) => path.startsWith(`${this.#chroot}/`)).map((path) => this.#own(path));
   }
 
   /** Whatever is read after it is as new as what the leader had when it was asked. */

@@ -126,7 +126,7 @@ export function decodeName(encoded: string): string | undefined {
 }
 
 /** Percent-encodes everything but letters, digits and `. _ : -`, and points where nothing else is there. */
-export function encodeName(name: string): string {
+function encodeName(name: string): string {
   if (name === '.' || name === '..') return name.replaceAll('.', '%2E');
   return encodeURIComponent(name)
     .replaceAll('%3A', ':')

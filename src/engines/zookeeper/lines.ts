@@ -62,7 +62,8 @@ export interface Obstacle {
 /** A node of ours, and the line that it stands in as it was then. */
 interface Made {
   readonly standing: Standing;
-  readonly names: readonly string[];
+  /** Undefined: there is nobody else in it. */
+  readonly names: readonly string[] | undefined;
 }
 
 export type Found =
@@ -177,6 +178,10 @@ export class Lines {
 
   /** What is to become of a node that was made. */
   async #judge(spot: Spot, { standing, names }: Made): Promise<Entered> {
+    if (!names) {
+      this.#empty.holds(spot, standing);
+      return { state: 'held', standing };
+    }
     const capacity = otherCapacity(spot, names, standing);
     if (capacity !== undefined) {
       await this.#client.delete(standing.path).catch(unlessGone);
@@ -203,7 +208,7 @@ export class Lines {
         const [{ path, stat }, listed] = await Promise.all([creating, listing]);
         this.#mustBeOurs(stat);
         const standing = standingAt(path, stat);
-        if (this.#empty.isAlone(standing)) return { standing, names: [nodeOf(path)] };
+        if (this.#empty.isAlone(standing)) return { standing, names: undefined };
         return { standing, names: (listed ?? (await this.#children(spot))).names };
       } catch (error) {
         if (!isStatus(error, CODE.noNode)) throw error;

@@ -35,6 +35,8 @@ export interface ClaimName {
 const LOCK_NODE = /^(?:_c_(.+)-)?(lock-|__READ__|__WRIT__)(-?\d{10})$/;
 const PERMIT_NODE = /^_c_(.+)-permit-(\d+)-of-(\d+)-(-?\d{10})$/;
 const READ = '__READ__';
+/** Most names: nothing in them has to be encoded. */
+const PLAIN = /^[\w:-]+$/;
 
 export class Paths {
   readonly #root: string;
@@ -127,6 +129,7 @@ export function decodeName(encoded: string): string | undefined {
 
 /** Percent-encodes everything but letters, digits and `. _ : -`, and points where nothing else is there. */
 function encodeName(name: string): string {
+  if (PLAIN.test(name)) return name;
   if (name === '.' || name === '..') return name.replaceAll('.', '%2E');
   return encodeURIComponent(name)
     .replaceAll('%3A', ':')
@@ -148,6 +151,7 @@ function checked(lockKey: KeyOf): KeyOf {
 
 /** Another program's may be anything. */
 function decoded(id: string): string {
+  if (!id.includes('%')) return id;
   try {
     return decodeURIComponent(id);
   } catch {

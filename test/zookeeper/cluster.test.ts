@@ -12,6 +12,9 @@ beforeAll(async () => {
 
 afterAll(() => ensemble[Symbol.asyncDispose]());
 
+/** They take long: for `npm run test:matrix` only. */
+const inMatrix = test.runIf(process.env['HOLDFAST_MATRIX'] !== undefined);
+
 interface Scene {
   readonly holder: Holdfast;
   readonly lease: Lease;
@@ -51,7 +54,7 @@ test('the leader is frozen', () =>
     await ensemble.settled();
   }));
 
-test('followers are restarted, one after the other', () =>
+inMatrix('followers are restarted, one after the other', () =>
   heldThrough('followers', async ({ lease }) => {
     const leader = await ensemble.leader();
     for (const member of ensemble.members.filter((one) => one !== leader)) {
@@ -59,7 +62,8 @@ test('followers are restarted, one after the other', () =>
       await ensemble.settled();
     }
     await renewed(lease);
-  }));
+  }),
+);
 
 test('the majority is lost and regained: nobody is granted meanwhile, and who could not ask says so', () =>
   heldThrough('quorum', async ({ lease, holder }) => {
@@ -72,16 +76,19 @@ test('the majority is lost and regained: nobody is granted meanwhile, and who co
     await renewed(lease);
   }));
 
-test('the majority is lost for longer than the ttl: the lease is lost by the clock, and all goes on afterwards', async () => {
-  await using locks = new Holdfast(urlOf(...ensemble.members), { ttl: '2s' });
-  const lease = await locks.mutex('long').acquire();
-  const leader = await ensemble.leader();
-  const others = ensemble.members.filter((one) => one !== leader);
-  for (const member of others) await member.kill();
-  await until('the lease is lost', () => !lease.held);
-  await Promise.all(others.map((member) => member.restart()));
-  await ensemble.settled();
-  const again = await locks.mutex('long').acquire();
-  expect(again.token).toBeGreaterThan(lease.token);
-  await again.release();
-});
+inMatrix(
+  'the majority is lost for longer than the ttl: the lease is lost by the clock, and all goes on afterwards',
+  async () => {
+    await using locks = new Holdfast(urlOf(...ensemble.members), { ttl: '2s' });
+    const lease = await locks.mutex('long').acquire();
+    const leader = await ensemble.leader();
+    const others = ensemble.members.filter((one) => one !== leader);
+    for (const member of others) await member.kill();
+    await until('the lease is lost', () => !lease.held);
+    await Promise.all(others.map((member) => member.restart()));
+    await ensemble.settled();
+    const again = await locks.mutex('long').acquire();
+    expect(again.token).toBeGreaterThan(lease.token);
+    await again.release();
+  },
+);

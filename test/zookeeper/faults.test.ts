@@ -198,6 +198,30 @@ test('a node that somebody deletes is lost, and its holder told with the next be
   await (await locks.mutex('deleted').acquire()).release();
 });
 
+test('a node that has our name and is another session’s is not granted', async () => {
+  const engine = await engineOf(server, 'owner');
+  await using client = await clientOf(server);
+  const told: string[] = [];
+  const session = await engine.open(
+    { id: 'a', realm: '', ttlMs: 60_000, label: 'owner' },
+    { granted: () => void told.push('granted'), lost: () => void told.push('lost'), ended: () => {} },
+  );
+  await client.make('/owner/lock/x', 'container');
+  const { path: blocker } = await client.create('/owner/lock/x/_c_other-lock-', { mode: 'ephemeral-sequential' });
+  const line = { kind: 'lock', name: 'x' } as const;
+  const all = 2 ** 31 - 1;
+  const claim = { id: 'ours', line, serial: 1, weight: all, capacity: all, wait: true, note: '{}' };
+  expect(await session.enter(claim)).toEqual({ state: 'waiting' });
+  const own = '/owner/lock/x/_c_ours-lock-0000000001';
+  await client.delete(own);
+  await client.create(own, { mode: 'ephemeral' });
+  await client.delete(blocker);
+  await until('it is told', () => told.length > 0);
+  expect(told).toEqual(['lost']);
+  await session.close();
+  await engine[Symbol.asyncDispose]();
+});
+
 test('the node of a line goes when it is empty, comes back when it is needed, and tokens grow on', async () => {
   await using locks = new Holdfast(urlOf(server));
   await using client = await clientOf(server);

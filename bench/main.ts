@@ -15,6 +15,7 @@ import * as redis from './redis.js';
 import * as redlock from './redlock.js';
 import * as sqlite from './sqlite.js';
 import * as sqliteLockfile from './sqlite-lockfile.js';
+import * as zookeeper from './zookeeper.js';
 
 interface Suite {
   /** Whom we compare ourselves with. */
@@ -34,6 +35,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   mysql,
   memcached,
   etcd,
+  zookeeper,
 };
 
 const HEADINGS = ['', 'holdfast /s', 'peer /s', 'ratio', 'middle half', 'range', 'goal'];

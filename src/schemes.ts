@@ -24,6 +24,8 @@ import { clusterRealm } from './engines/redis/shards.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
 import { traits as sqliteTraits } from './engines/sqlite/traits.js';
+import { traits as zookeeperTraits } from './engines/zookeeper/traits.js';
+import { FILE_PARAMS as ZOOKEEPER_FILES, zookeeperUrl } from './engines/zookeeper/url.js';
 
 interface Strategy {
   readonly traits: Traits;
@@ -105,6 +107,17 @@ const ETCD: Scheme = {
     },
   },
 };
+const ZOOKEEPER: Scheme = {
+  hosts: true,
+  params: [],
+  strategies: {
+    queue: {
+      traits: zookeeperTraits,
+      check: zookeeperUrl,
+      load: async (url) => (await import('./engines/zookeeper/index.js')).zookeeperFromUrl(zookeeperUrl(url)),
+    },
+  },
+};
 
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   memory: {
@@ -150,6 +163,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   },
   etcd: ETCD,
   etcds: { ...ETCD, params: ETCD_FILES },
+  zookeeper: ZOOKEEPER,
+  zookeepers: { ...ZOOKEEPER, params: ZOOKEEPER_FILES },
 };
 
 /** The engine that a URL stands for, not loaded yet. */

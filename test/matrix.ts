@@ -20,6 +20,7 @@ const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/p
 const REDIS_SUITES = ['test/matrix/redis', 'test/fence/redis.test.ts'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql', ...FENCE_SUITES];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
+const ZOOKEEPER_SUITES = ['test/matrix/zookeeper', 'test/zookeeper'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
 
@@ -59,6 +60,7 @@ function run(part: string): boolean {
   if (part === 'redis') return matrixOf(REDIS_SUITES);
   if (part === 'mariadb') return matrixOf(MYSQL_SUITES);
   if (part === 'etcd') return matrixOf(ETCD_SUITES);
+  if (part === 'zookeeper') return matrixOf(ZOOKEEPER_SUITES);
   return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
 }
 
@@ -66,7 +68,7 @@ const words = process.argv.slice(2);
 const failed: string[] = [];
 for (const part of words.length > 0
   ? words
-  : [...NODES, 'redis', 'mariadb', 'etcd', 'prisma', ...Object.keys(DEBIAN_SERVERS)]) {
+  : [...NODES, 'redis', 'mariadb', 'etcd', 'zookeeper', 'prisma', ...Object.keys(DEBIAN_SERVERS)]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

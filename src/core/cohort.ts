@@ -7,7 +7,7 @@ import { Queue } from './queue.js';
 import type { Station, Waiter } from './waiter.js';
 
 /**
- * Waiters of one instance and of one weight that share a claim, one after the other or, if they are readers, together.
+ * Waiters of one instance, of one weight and of one kind of lock that share a claim, one after the other or, if they are readers, together.
  * The claim and its turns are the hold's affair; when a hold is used up or lost, the cohort stands behind a new one,
  * at the back of the engine's line.
  */
@@ -40,14 +40,14 @@ export class Cohort implements Station {
   }
 
   /** Whether one more may join: always before the grant; after it, readers only while the budget lasts. */
-  accepts(weight: number): boolean {
-    if (weight !== this.weight || !this.request.cohort || !this.#hold) return false;
+  accepts(weight: number, rw: boolean): boolean {
+    if (weight !== this.weight || rw !== this.request.rw || !this.request.cohort || !this.#hold) return false;
     return !this.shared || !this.#hold.granted || this.#hold.mayServe();
   }
 
   /** Whether one more would be served at once. */
   serves(weight: number): boolean {
-    return this.accepts(weight) && this.shared && this.#hold!.granted;
+    return this.accepts(weight, this.request.rw) && this.shared && this.#hold!.granted;
   }
 
   add(waiter: Waiter): void {

@@ -117,6 +117,11 @@ export interface Claim extends ClaimRef {
   readonly wait: boolean;
   /** Opaque; the engine stores it and gives it back in `inspect`. */
   readonly note: string;
+  /**
+   * It is a read/write lock's. The rule needs nothing but weights; this is for engines where other libraries, with which we
+   * share locks, keep mutexes and write locks apart. Default: false.
+   */
+  readonly rw?: boolean | undefined;
 }
 
 export type Place =
@@ -142,8 +147,19 @@ export interface Roster {
 
 export type Pulse =
   | { readonly alive: false }
-  /** `index`: everything this session has, given when it does not match the roster. */
-  | { readonly alive: true; readonly index?: readonly IndexedClaim[] };
+  | {
+      readonly alive: true;
+      /** Everything this session has, given when it does not match the roster. */
+      readonly index?: readonly IndexedClaim[];
+      /** What validity counts from, where this beat proves only that an earlier one has counted. Default: when it was sent. */
+      readonly since?: Moment | undefined;
+    };
+
+/** By both clocks of `Clock`. */
+export interface Moment {
+  readonly now: number;
+  readonly wall: number;
+}
 
 export interface IndexedClaim extends ClaimRef {
   readonly state: 'held' | 'waiting';

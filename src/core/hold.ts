@@ -65,9 +65,9 @@ export class Hold implements StandingEvents, Grip {
 
   stand(wait: boolean): void {
     this.#tries = !wait;
-    const { capacity, note } = this.#cohort!.request;
+    const { capacity, note, rw } = this.#cohort!.request;
     this.#line.began(this);
-    const request = { line: this.line, weight: this.#weight, capacity, wait, note };
+    const request = { line: this.line, weight: this.#weight, capacity, wait, note, rw };
     this.#standing = this.#line.options.keeper.stand(request, this);
   }
 

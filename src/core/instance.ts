@@ -26,6 +26,8 @@ export interface Target {
   readonly ref: LineRef;
   readonly key: string;
   readonly capacity: number;
+  /** See Claim. Default: false. */
+  readonly rw?: boolean | undefined;
   /** False for semaphores and elections: each acquire stands in the engine's line itself. */
   readonly cohort: boolean;
   /** False for elections and once: never granted to code that is inside already. */
@@ -87,7 +89,8 @@ export class Instance {
     } else {
       this.#assertRoom();
       const cohort = target.cohort && this.options.cohort;
-      this.#line(target).acquire(waiter, { capacity: target.capacity, cohort, note: this.#note(asking) });
+      const { capacity, rw = false } = target;
+      this.#line(target).acquire(waiter, { capacity, cohort, note: this.#note(asking), rw });
     }
     return waiter.promise;
   }

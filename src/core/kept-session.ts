@@ -125,8 +125,8 @@ export class KeptSession implements SessionListener {
     this.#serial += 1;
     const id = `${this.#alias}-${this.#serial}`;
     this.#claims.set(id, standing);
-    const { line, weight, capacity, wait, note } = standing.request;
-    return { id, line, serial: this.#serial, weight, capacity, wait, note };
+    const { line, weight, capacity, wait, note, rw } = standing.request;
+    return { id, line, serial: this.#serial, weight, capacity, wait, note, rw };
   }
 
   settle(standing: Standing): void {
@@ -263,7 +263,10 @@ export class KeptSession implements SessionListener {
     const number = this.#beats;
     const sentAt = this.clock.now();
     const sentAtWall = this.clock.wall();
-    const beaten = (pulse: Pulse): void => this.#beaten(pulse, number, sentAt, sentAtWall);
+    const beaten = (pulse: Pulse): void => {
+      const { now, wall } = (pulse.alive && pulse.since) || { now: sentAt, wall: sentAtWall };
+      this.#beaten(pulse, number, now, wall);
+    };
     const sent = traceBeat({ claims: this.#settledCount }, () => this.engine.beat(this.#roster()));
     this.ask('beat', sent, {
       answer: (pulse) => {

@@ -31,6 +31,8 @@ export interface AcquireRequest {
   /** Whether the waiter may share a claim with others of this instance. */
   readonly cohort: boolean;
   readonly note: string;
+  /** See Claim. */
+  readonly rw: boolean;
 }
 
 /**
@@ -70,7 +72,7 @@ export class LocalLine implements Waited {
 
   acquire(waiter: Waiter, request: AcquireRequest): void {
     if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
-    const joined = request.cohort && this.#last?.accepts(waiter.weight) ? this.#last : undefined;
+    const joined = request.cohort && this.#last?.accepts(waiter.weight, request.rw) ? this.#last : undefined;
     // Who only tries does not wait, so it can't deadlock either.
     if (!waiter.triesOnce && !joined?.serves(waiter.weight)) beginWait(waiter, this);
     this.options.pending(1);

@@ -9,6 +9,7 @@ export interface ClaimRequest {
   readonly capacity: number;
   readonly wait: boolean;
   readonly note: string;
+  readonly rw: boolean;
 }
 
 /** What the local line hears of its claim. After `onRefused`, `onFailed` or `onLost` it hears nothing more. */

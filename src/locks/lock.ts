@@ -45,6 +45,8 @@ export interface LineLockSpec {
   readonly weight: number;
   readonly capacity: number;
   readonly reentrant?: boolean;
+  /** It is half of a read/write lock. Default: false. */
+  readonly rw?: boolean;
 }
 
 /** A lock of one line with one weight. */
@@ -53,11 +55,11 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   readonly weight: number;
   readonly #instance: Instance;
 
-  constructor(instance: Instance, { kind, name, weight, capacity, reentrant = true }: LineLockSpec) {
+  constructor(instance: Instance, { kind, name, weight, capacity, reentrant = true, rw }: LineLockSpec) {
     const ref = { kind, name: checkName(name) };
     this.#instance = instance;
     this.weight = weight;
-    this.target = { ref, key: lineKey(ref), capacity, cohort: kind === 'lock', reentrant };
+    this.target = { ref, key: lineKey(ref), capacity, cohort: kind === 'lock', reentrant, rw };
   }
 
   get name(): string {

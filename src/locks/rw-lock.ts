@@ -11,7 +11,7 @@ export interface RwLock {
 }
 
 export function rwLock(instance: Instance, name: string): RwLock {
-  const spec = { kind: 'lock', name, capacity: ALL } as const;
+  const spec = { kind: 'lock', name, capacity: ALL, rw: true } as const;
   return {
     name,
     read: new LineLock(instance, { ...spec, weight: 1 }),

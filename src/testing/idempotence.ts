@@ -359,11 +359,11 @@ async function mismatch(stage: Stage, wrong: (right: Roster) => Roster): Promise
   const { claim: held, token } = await a.hold({ name });
   const waiting = await a.queue({ name: other });
   const right = roster({ held: [held], waiting: [waiting] });
-  assertIndex(await a.session.beat(wrong(right)), [
+  assertIndex(await a.beatWith(wrong(right)), [
     { claim: held, state: 'held', token },
     { claim: waiting, state: 'waiting' },
   ]);
-  assert.deepEqual(await a.session.beat(right), { alive: true });
+  assert.deepEqual(await a.beatWith(right), { alive: true });
 }
 
 interface Indexed {

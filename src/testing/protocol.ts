@@ -91,7 +91,15 @@ export class Actor {
   }
 
   beat(having: Having = {}): Promise<Pulse> {
-    return this.session.beat(roster(having));
+    return this.beatWith(roster(having));
+  }
+
+  /** Since when it proves that we live is the engine's own affair. */
+  async beatWith(having: Roster): Promise<Pulse> {
+    const pulse = await this.session.beat(having);
+    if (!pulse.alive) return pulse;
+    const { since: _since, ...rest } = pulse;
+    return rest;
   }
 }
 

@@ -21,6 +21,7 @@ import { POSTGRES_TARGETS } from './targets-postgres.js';
 import { MYSQL_TARGETS } from './targets-mysql.js';
 import { MEMCACHED } from './targets-memcached.js';
 import { startEtcdSingle, startEtcdThree } from './targets-etcd.js';
+import { startZooKeeperSingle, startZooKeeperThree } from './targets-zookeeper.js';
 
 /** A started engine. What it does not have is a reason not to run a nemesis. */
 export interface Target extends AsyncDisposable {
@@ -140,6 +141,16 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     processes: true,
     start: () => startEtcdThree(),
     startApart: (network) => startEtcdThree({ network, apartOn }),
+  },
+  zookeeper: {
+    processes: true,
+    start: startZooKeeperSingle,
+    short: { seconds: 6, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+  },
+  'zookeeper-cluster': {
+    processes: true,
+    start: () => startZooKeeperThree(),
+    startApart: (network) => startZooKeeperThree({ network, apartOn }),
   },
   ...fenceTargets({
     postgres: () => POSTGRES_TARGETS['postgres']!.start(),

@@ -4,8 +4,9 @@
  * tree is small: 7 MB for Redis, where everything it depends on would be 113 MB.
  */
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readlink, rename, rm, symlink } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { withFolderLock } from './folder-lock.js';
 
@@ -41,6 +42,19 @@ async function fetchAndUnpack(packages: readonly string[], work: string): Promis
   });
   const files = (await readdir(archives)).filter((name) => name.endsWith('.deb'));
   for (const file of files) await command('dpkg-deb', ['-x', join(archives, file), unpacked], work);
+  await keepLinksInside(unpacked);
+}
+
+/** Links that begin at the root of the system, as those from a JRE to its settings do, are to begin at the root of the tree. */
+async function keepLinksInside(tree: string): Promise<void> {
+  const entries = await readdir(tree, { recursive: true, withFileTypes: true });
+  for (const entry of entries.filter((each) => each.isSymbolicLink())) {
+    const link = join(entry.parentPath, entry.name);
+    const target = await readlink(link);
+    if (!target.startsWith('/') || !existsSync(join(tree, target))) continue;
+    await rm(link);
+    await symlink(relative(dirname(link), join(tree, target)), link);
+  }
 }
 
 async function download(packages: readonly string[], archives: string, options: readonly string[]): Promise<void> {

@@ -38,15 +38,19 @@ export async function provide(
 ): Promise<Program> {
   const installed = options.unpack === true ? undefined : findIn(installedFolders(), binary);
   if (installed !== undefined) return { command: installed, args: [], env: {}, root: '/' };
-  const tree = join(options.trees ?? TREES, packages.join('+'));
-  try {
-    await unpackDebian(packages, tree);
-  } catch (error) {
+  const tree = await provideTree(packages, options).catch((error: unknown) => {
     throw new Error(unavailable(binary, packages, error), { cause: error });
-  }
+  });
   const unpacked = findIn(foldersUnder(tree), binary);
   if (unpacked === undefined) throw new Error(`${tree} holds no ${binary}: is it in another package?`);
   return { ...runningIn(tree, unpacked), root: tree };
+}
+
+/** What these packages hold, unpacked, and what they need that this system lacks. Answers with the folder. */
+export async function provideTree(packages: readonly string[], options: ProvideOptions = {}): Promise<string> {
+  const tree = join(options.trees ?? TREES, packages.join('+'));
+  await unpackDebian(packages, tree);
+  return tree;
 }
 
 function unavailable(binary: string, packages: readonly string[], error: unknown): string {

@@ -126,6 +126,20 @@ describe('validity', () => {
     expect(lease.held).toBe(false);
   });
 
+  test('is counted from earlier where the beat proves only that an earlier one has counted', async () => {
+    const lease = await locks.mutex('m').acquire();
+    const beat = await beatInFlight();
+    await clock.advance(10);
+    engine.hang();
+    // A moment after the open, and long before this beat was sent.
+    const since = { now: 1_000, wall: clock.wall() - clock.now() + 1_000 };
+    beat.resolve({ alive: true, since });
+    await settled();
+    expect(lease.remaining).toBe(1_000 + VALID_MS - clock.now());
+    await clock.advance(1_000 + VALID_MS - clock.now());
+    expect(lease.held).toBe(false);
+  });
+
   test('is not over a moment early because the wall clock shows whole milliseconds only', async () => {
     clock.moveWall(0.9);
     engine.now({ beat: never });

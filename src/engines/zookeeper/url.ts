@@ -1,0 +1,59 @@
+/**
+ * What a URL of ZooKeeper says, without any client.
+ *
+ *     zookeeper://user:password@h1:2181,h2,h3/chroot
+ *     zookeepers://h1:2281,h2,h3?ca=/etc/zk/ca.pem&cert=/etc/zk/us.pem&key=/etc/zk/us.key     TLS; the files are optional
+ */
+import { ConfigError } from '../../core/errors.js';
+import type { EngineUrl } from '../../core/url.js';
+
+export interface ZooKeeperUrl {
+  readonly tls: boolean;
+  readonly hosts: readonly { readonly host: string; readonly port: number }[];
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+  /** `/a/b`, or nothing. */
+  readonly chroot: string;
+  /** Names of files in PEM. */
+  readonly files: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+}
+
+const PORT = 2_181;
+/** There is none that everybody uses; this is the one of ZooKeeper's own examples. */
+const TLS_PORT = 2_281;
+
+export const FILE_PARAMS = ['ca', 'cert', 'key'] as const;
+
+export function zookeeperUrl({ scheme, hosts, path, user, password, params }: EngineUrl): ZooKeeperUrl {
+  if ((scheme !== 'zookeeper' && scheme !== 'zookeepers') || hosts.length === 0)
+    throw new ConfigError("A URL of ZooKeeper begins with 'zookeeper://' or 'zookeepers://' (TLS) and a host.");
+  const files = Object.fromEntries(FILE_PARAMS.flatMap((name) => (params.has(name) ? [[name, params.get(name)]] : [])));
+  if (scheme === 'zookeeper' && Object.keys(files).length > 0)
+    throw new ConfigError("Certificates are for 'zookeepers://': 'zookeeper://' is not encrypted.");
+  if ('cert' in files !== 'key' in files)
+    throw new ConfigError("A certificate needs its key: give both 'cert' and 'key', or neither.");
+  if (user?.includes(':')) throw new ConfigError("A user of ZooKeeper has no ':' in its name.");
+  const tls = scheme === 'zookeepers';
+  return {
+    tls,
+    hosts: hosts.map(({ host, port }) => ({ host, port: port ?? (tls ? TLS_PORT : PORT) })),
+    user,
+    password,
+    chroot: checkChroot(path),
+    files,
+  };
+}
+
+function checkChroot(path: string): string {
+  const chroot = path.replace(/\/$/, '');
+  const parts = chroot.split('/').slice(1);
+  if (
+    parts.some(
+      (part) => part === '' || part === '.' || part === '..' || /[\p{Cc}\p{Cs}\p{Co}\uFFF0-\uFFFF]/u.test(part),
+    )
+  )
+    throw new ConfigError(
+      "The path in a URL of ZooKeeper is the node that everything lies under: '/', '/a' or '/a/b'.",
+    );
+  return chroot;
+}

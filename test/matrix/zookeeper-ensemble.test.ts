@@ -1,0 +1,14 @@
+/** The conformance suite on three servers. It takes a while, so it runs for `npm run test:matrix` only. */
+import { afterAll, test } from 'vitest';
+import { zookeeper } from '../../src/engines/zookeeper/index.js';
+import { conformance } from '../../src/testing/index.js';
+import { startZooKeeperEnsemble } from '../servers/zookeeper.js';
+import { urlOf } from '../zookeeper/kit.js';
+
+if (process.env['HOLDFAST_MATRIX'] === undefined) {
+  test.skip('zookeeper, three servers (not here: it is for npm run test:matrix)', () => {});
+} else {
+  const ensemble = await startZooKeeperEnsemble();
+  afterAll(() => ensemble[Symbol.asyncDispose]());
+  conformance({ test: test.concurrent, engine: 'zookeeper × 3', source: () => zookeeper(urlOf(...ensemble.members)) });
+}

@@ -1,0 +1,277 @@
+/** One server of ZooKeeper, and what a network, an operator or a clock does to those who use it. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.js';
+import { EngineError, Holdfast, type Session } from '../../src/index.js';
+import { FaultProxy } from '../servers/fault-proxy.js';
+import type { Server } from '../servers/server.js';
+import { figureOf, startZooKeeper } from '../servers/zookeeper.js';
+import { clientOf, engineOf, queued, renewed, standing, until, urlOf } from './kit.js';
+
+let server: Server;
+
+beforeAll(async () => {
+  // The servers look for empty containers once a minute; here often, so that lines lose their nodes between their claims.
+  server = await startZooKeeper({ properties: { 'znode.container.checkIntervalMs': '300' } });
+});
+
+afterAll(() => server.stop());
+
+/** Every request about a lock has its path in it. */
+function about(name: string): (request: Buffer) => boolean {
+  return (request) => request.includes(`/holdfast/lock/${name}/`);
+}
+
+describe('a reply that got lost', () => {
+  test('to the create leaves no orphan and makes no second node: the claim stands once, and is held', async () => {
+    await using proxy = await FaultProxy.start(server.port);
+    await using locks = new Holdfast(urlOf(proxy));
+    await using client = await clientOf(server);
+    const lock = locks.mutex('lost-enter');
+    await lock.run(() => {});
+    const lost = proxy.loseReplyOf(about('lost-enter'));
+    const lease = await lock.acquire();
+    await lost;
+    expect((await client.getChildren('/holdfast/lock/lost-enter')).names).toHaveLength(1);
+    expect(await standing(lock)).toEqual({ held: 1, waiting: 0 });
+    expect(await lease.release()).toBe(true);
+    expect(await standing(lock)).toEqual({ held: 0, waiting: 0 });
+  });
+
+  test('to the create of one who gives up meanwhile leaves no orphan either', async () => {
+    await using proxy = await FaultProxy.start(server.port);
+    await using locks = new Holdfast(urlOf(proxy));
+    await using others = new Holdfast(urlOf(server));
+    await locks.mutex('given-up').run(() => {});
+    await using theirs = await others.mutex('given-up').acquire();
+    const giveUp = new AbortController();
+    const lost = proxy.loseReplyOf(about('given-up'));
+    const waiting = locks.mutex('given-up').acquire({ signal: giveUp.signal });
+    await lost;
+    giveUp.abort(new Error('enough'));
+    await expect(waiting).rejects.toThrow('enough');
+    await until('only the holder is left', async () => {
+      const { held, waiting: others } = await standing(locks.mutex('given-up'));
+      return held === 1 && others === 0;
+    });
+    expect(theirs.held).toBe(true);
+  });
+
+  test('to a try costs nothing, and what is refused leaves nothing behind', async () => {
+    await using proxy = await FaultProxy.start(server.port);
+    await using locks = new Holdfast(urlOf(proxy));
+    await using others = new Holdfast(urlOf(server));
+    const lock = locks.mutex('lost-try');
+    await lock.run(() => {});
+    const first = proxy.loseReplyOf(about('lost-try'));
+    const tried = await lock.tryAcquire().catch((error: unknown) => error);
+    await first;
+    // Who only tries is told that nobody could be asked; whether its node was made, nobody else has to know.
+    expect(tried).toBeInstanceOf(EngineError);
+    await until('it left nothing', async () => (await standing(lock)).held === 0);
+    await using theirs = await others.mutex('lost-try').acquire();
+    expect(await lock.tryAcquire()).toBeUndefined();
+    expect(await standing(lock)).toEqual({ held: 1, waiting: 0 });
+    expect(theirs.held).toBe(true);
+  });
+
+  test('to a leave is no loss: release says so, and the next is served', async () => {
+    await using proxy = await FaultProxy.start(server.port);
+    await using locks = new Holdfast(urlOf(proxy));
+    await using others = new Holdfast(urlOf(server));
+    const lease = await locks.mutex('lost-leave').acquire();
+    const waiting = others.mutex('lost-leave').acquire();
+    await queued(others.mutex('lost-leave'), 1);
+    const lost = proxy.loseReplyOf(about('lost-leave'));
+    expect(await lease.release()).toBe(true);
+    await lost;
+    await (await waiting).release();
+  });
+
+  test('to a downgrade is carried out once: it reads, and keeps its place', async () => {
+    await using proxy = await FaultProxy.start(server.port);
+    await using locks = new Holdfast(urlOf(proxy));
+    await using others = new Holdfast(urlOf(server));
+    const lease = await locks.rwLock('lost-downgrade').write.acquire();
+    const lost = proxy.loseReplyOf(about('lost-downgrade'));
+    const reading = await lease.downgrade();
+    await lost;
+    await using beside = await others.rwLock('lost-downgrade').read.acquire();
+    expect([reading.held, beside.held]).toEqual([true, true]);
+    expect(await reading.release()).toBe(true);
+  });
+});
+
+test('a create that was on its way when we went to another server makes no second node there', async () => {
+  await using slow = await FaultProxy.start(server.port);
+  await using quick = await FaultProxy.start(server.port);
+  // It begins with the first of its servers.
+  const clock = { ...systemClock, random: () => 0 };
+  await using locks = new Holdfast(urlOf(slow, quick), { ttl: '3s', clock });
+  await using client = await clientOf(server);
+  await locks.ready();
+  slow.set({ mode: 'freeze' });
+  const lease = await locks.mutex('late-create').acquire();
+  slow.heal();
+  await renewed(lease);
+  expect((await client.getChildren('/holdfast/lock/late-create')).names).toHaveLength(1);
+  expect(await lease.release()).toBe(true);
+  expect(await standing(locks.mutex('late-create'))).toEqual({ held: 0, waiting: 0 });
+});
+
+test('a session that expires while its claim waits costs the place in line, and nothing else: the caller waits on', async () => {
+  await using proxy = await FaultProxy.start(server.port);
+  await using holder = new Holdfast(urlOf(server));
+  await using locks = new Holdfast(urlOf(proxy), { ttl: '2s' });
+  const lock = holder.mutex('expired');
+  const lease = await lock.acquire();
+  const waiting = locks.mutex('expired').acquire();
+  await queued(lock, 1);
+  const [, before] = (await lock.inspect()).claims;
+  proxy.set({ mode: 'reset' });
+  await queued(lock, 0);
+  proxy.heal();
+  await until('it stands in line again', async () => {
+    const [, again] = (await lock.inspect()).claims;
+    return again !== undefined && again.id !== before!.id;
+  });
+  await lease.release();
+  await (await waiting).release();
+});
+
+test('a process that is stopped beyond its session: the next is granted, and it knows as soon as it goes on', async () => {
+  const script = `
+    import { Holdfast } from 'holdfast';
+    const locks = new Holdfast(process.env.LOCKS, { ttl: '2s' });
+    const lease = await locks.mutex('stopped').acquire();
+    console.log('held');
+    let last = performance.now();
+    const look = () => {
+      const now = performance.now();
+      // The first line that runs after the stop.
+      if (now - last > 1500) { console.log(String(lease.held)); process.exit(0); }
+      last = now;
+      setImmediate(look);
+    };
+    look();`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+    cwd: join(import.meta.dirname, '../..'),
+    env: { ...process.env, LOCKS: urlOf(server) },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  child.stdout.on('data', (text: Buffer) => (printed += text.toString()));
+  await using locks = new Holdfast(urlOf(server));
+  await until('it holds', () => printed === 'held\n');
+  const waiting = locks.mutex('stopped').acquire();
+  await queued(locks.mutex('stopped'), 1);
+  child.kill('SIGSTOP');
+  await using lease = await waiting;
+  child.kill('SIGCONT');
+  await once(child, 'exit');
+  expect(printed).toBe('held\nfalse\n');
+  expect(lease.held).toBe(true);
+});
+
+test('a server that hangs is not a lock that is busy', async () => {
+  await using own = await startZooKeeper();
+  await using locks = new Holdfast(urlOf(own), { ttl: '4s' });
+  const lease = await locks.mutex('hung').acquire();
+  await own.pause();
+  await expect(locks.mutex('other').acquire({ timeout: '500ms' })).rejects.toBeInstanceOf(EngineError);
+  await until('the lease is lost by the clock', () => !lease.held);
+  expect(lease.signal.aborted).toBe(true);
+  own.resume();
+  await (await locks.mutex('hung').acquire()).release();
+});
+
+test('a node that somebody deletes is lost, and its holder told with the next beat', async () => {
+  await using locks = new Holdfast(urlOf(server), { ttl: '2s' });
+  await using client = await clientOf(server);
+  const lease = await locks.mutex('deleted').acquire();
+  const { names } = await client.getChildren('/holdfast/lock/deleted');
+  await client.delete(`/holdfast/lock/deleted/${names[0]}`);
+  await until('the holder is told', () => !lease.held);
+  expect(lease.signal.reason).toMatchObject({ reason: 'session' });
+  await (await locks.mutex('deleted').acquire()).release();
+});
+
+test('a node that has our name and is another session’s is not granted', async () => {
+  const engine = await engineOf(server, 'owner');
+  await using client = await clientOf(server);
+  const told: string[] = [];
+  const session = await engine.open(
+    { id: 'a', realm: '', ttlMs: 60_000, label: 'owner' },
+    { granted: () => void told.push('granted'), lost: () => void told.push('lost'), ended: () => {} },
+  );
+  await client.make('/owner/lock/x', 'container');
+  const { path: blocker } = await client.create('/owner/lock/x/_c_other-lock-', { mode: 'ephemeral-sequential' });
+  const line = { kind: 'lock', name: 'x' } as const;
+  const all = 2 ** 31 - 1;
+  const claim = { id: 'ours', line, serial: 1, weight: all, capacity: all, wait: true, note: '{}' };
+  expect(await session.enter(claim)).toEqual({ state: 'waiting' });
+  const own = '/owner/lock/x/_c_ours-lock-0000000001';
+  await client.delete(own);
+  await client.create(own, { mode: 'ephemeral' });
+  await client.delete(blocker);
+  await until('it is told', () => told.length > 0);
+  expect(told).toEqual(['lost']);
+  await session.close();
+  await engine[Symbol.asyncDispose]();
+});
+
+test('the node of a line goes when it is empty, comes back when it is needed, and tokens grow on', async () => {
+  await using locks = new Holdfast(urlOf(server));
+  await using client = await clientOf(server);
+  const first = await locks.mutex('container').acquire();
+  await first.release();
+  await until('the line’s node is gone', async () => (await client.exists('/holdfast/lock/container')) === undefined);
+  const second = await locks.mutex('container').acquire();
+  const { names } = await client.getChildren('/holdfast/lock/container');
+  expect(names[0]).toMatch(/-lock-0000000000$/);
+  expect(second.token).toBeGreaterThan(first.token);
+  await second.release();
+});
+
+test('a thousand waiters: one of them is woken by each release, and no other', async () => {
+  const engine = await engineOf(server, 'crowd');
+  const granted = new Map<string, bigint>();
+  const sessions = await Promise.all(
+    Array.from({ length: 10 }, (_, at) =>
+      engine.open(
+        { id: `${at}`, realm: '', ttlMs: 120_000, label: 'crowd' },
+        { granted: (id, token) => void granted.set(id, token), lost: () => {}, ended: () => {} },
+      ),
+    ),
+  );
+  const line = { kind: 'lock', name: 'crowd' } as const;
+  const enter = async (session: Session, serial: number): Promise<string> => {
+    const id = `claim-${serial}`;
+    const all = 2 ** 31 - 1;
+    await session.enter({ id, line, serial, weight: all, capacity: all, wait: true, note: '{}' });
+    return id;
+  };
+  const ids: string[] = [];
+  while (ids.length < 1_001) {
+    const batch = Array.from({ length: Math.min(91, 1_001 - ids.length) }, (_, at) => ids.length + at);
+    ids.push(...(await Promise.all(batch.map((serial) => enter(sessions[serial % 10]!, serial)))));
+  }
+  // Who enters at once with others stands wherever ZooKeeper put it: only the line itself knows the order.
+  const order: string[] = [];
+  for await (const { claims } of engine.inspect!({ name: 'crowd' })) order.push(...claims.map(({ id }) => id));
+  expect(order).toHaveLength(1_001);
+  const releases = 100;
+  const told = (): Promise<number> => figureOf(server.port, 'zk_sum_node_deleted_watch_count');
+  const before = await told();
+  for (let at = 0; at < releases; at += 1) {
+    const id = order[at]!;
+    await sessions[Number(id.slice(6)) % 10]!.leave({ id, line });
+    await until('the next is granted', () => granted.has(order[at + 1]!));
+  }
+  expect(granted.size).toBe(releases);
+  expect((await told()) - before).toBe(releases);
+  await Promise.all(sessions.map((session) => session.close()));
+  await engine[Symbol.asyncDispose]();
+});

@@ -111,7 +111,7 @@ function shortOnes(): readonly string[] {
 
 /** A tenth of the time, but long enough to break. */
 function controlSeconds(seconds: number): number {
-  return Math.max(4, seconds / 10);
+  return Math.max(3, seconds / 10);
 }
 
 function chosen({ short }: TargetKind): readonly string[] {

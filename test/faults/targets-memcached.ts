@@ -12,7 +12,7 @@ export const MEMCACHED: TargetKind = {
   processes: true,
   start,
   sparesUnder: { restart: FORGETS, 'restart-empty': FORGETS, delete: FORGETS },
-  short: { seconds: 6, nemeses: ['stall', 'kill', 'hang', 'lost-replies', 'restart'] },
+  short: { seconds: 4, nemeses: ['stall', 'kill', 'hang', 'lost-replies', 'restart'] },
 };
 
 async function start(): Promise<Target> {

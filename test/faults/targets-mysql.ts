@@ -12,7 +12,7 @@ const PASSWORD = 'canary-in-the-coal-mine';
  * that: docs/engines/mysql.md.
  */
 const CONNECTION_ENDS = { restart: ['belief'], 'client-kill': ['belief'], cut: ['belief'] } as const;
-const SHORT = { seconds: 7, nemeses: ['stall', 'pause', 'kill', 'hang', 'lost-replies', 'client-kill', 'restart'] };
+const SHORT = { seconds: 5, nemeses: ['stall', 'pause', 'kill', 'hang', 'lost-replies', 'client-kill', 'restart'] };
 
 export const MYSQL_TARGETS: Readonly<Record<string, TargetKind>> = {
   mysql: { processes: true, start: () => startTarget('queue'), short: SHORT },

@@ -14,7 +14,7 @@ export const POSTGRES_TARGETS: Readonly<Record<string, TargetKind>> = {
     processes: true,
     start: () => startTarget('queue'),
     short: {
-      seconds: 7,
+      seconds: 5,
       nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
     },
   },

@@ -90,14 +90,14 @@ const ONE_KEY: TargetKind['sparesUnder'] = { 'restart-empty': ['belief'], delete
 
 /** Which names are run, and which promises judged, follows from the engine's traits. */
 export const TARGETS: Readonly<Record<string, TargetKind>> = {
-  memory: { processes: false, start: startMemory, short: { seconds: 4, nemeses: ['stall', 'crowd'] } },
-  sqlite: { processes: true, start: startSqlite, short: { seconds: 6, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
+  memory: { processes: false, start: startMemory, short: { seconds: 3, nemeses: ['stall', 'crowd'] } },
+  sqlite: { processes: true, start: startSqlite, short: { seconds: 5, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
   redis: {
     processes: true,
     start: () => startRedisSingle(),
     startApart: startRedisSingleApart,
     short: {
-      seconds: 8,
+      seconds: 6,
       nemeses: ['stall', 'pause', 'kill', 'hang', 'cut', 'lost-replies', 'client-kill', 'restart'],
     },
   },
@@ -106,7 +106,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
     start: startRedisSentinel,
     startApart: startRedisSentinel,
     sparesUnder: ISOLATED_PRIMARY,
-    short: { seconds: 8, nemeses: ['stall', 'failover'] },
+    short: { seconds: 6, nemeses: ['stall', 'failover'] },
   },
   'redis-cluster': {
     processes: true,
@@ -127,7 +127,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   redlock: {
     processes: true,
     start: startRedlock,
-    short: { seconds: 7, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
+    short: { seconds: 5, nemeses: ['stall', 'kill', 'hang', 'cut', 'restart-empty'] },
   },
   ...POSTGRES_TARGETS,
   ...MYSQL_TARGETS,
@@ -135,7 +135,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   etcd: {
     processes: true,
     start: startEtcdSingle,
-    short: { seconds: 7, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+    short: { seconds: 4, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
   },
   'etcd-cluster': {
     processes: true,
@@ -145,7 +145,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   zookeeper: {
     processes: true,
     start: startZooKeeperSingle,
-    short: { seconds: 6, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+    short: { seconds: 4, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
   },
   'zookeeper-cluster': {
     processes: true,

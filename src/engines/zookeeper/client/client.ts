@@ -415,7 +415,7 @@ export class ZooKeeperClient {
     const inRound = this.#failures % servers.length !== 0;
     const pauseMs = inRound ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(rounds - 1, 10));
     const retry = setTimeout(() => this.#dial(), pauseMs);
-    // Who waits for an answer has a timer of his own.
+    // Who waits for an answer has a timer of their own.
     retry.unref();
     this.#retry = retry;
   }

@@ -32,6 +32,8 @@ export class Turn {
   #end: 'lost' | 'released' | undefined;
   #loss: Loss | undefined;
   #floor: Floor | undefined;
+  /** Forfeited, and on its way back to the engine. */
+  #returning: Promise<false> | undefined;
 
   constructor(token: bigint, weight: number, grip: Grip) {
     this.token = token;
@@ -64,9 +66,9 @@ export class Turn {
     return this.#floor;
   }
 
-  /** Gives it back once the turns inside it are done. False if it was lost. */
+  /** Gives it back once the turns inside it are done. False if it was lost; one that was forfeited is back by then. */
   release(): Promise<boolean> {
-    if (!this.#close()) return this.#end === 'released' ? RELEASED : LOST;
+    if (!this.#close()) return this.#end === 'released' ? RELEASED : (this.#returning ?? LOST);
     return this.#floor ? this.#floor.close().then(() => this.#grip.giveBack(this)) : this.#grip.giveBack(this);
   }
 
@@ -94,7 +96,7 @@ export class Turn {
   forfeit(loss: Loss): void {
     if (this.#end) return;
     this.lose(loss);
-    void this.#grip.giveBack(this);
+    this.#returning = this.#grip.giveBack(this).then(() => false);
   }
 
   /** False if it is over already. In doubt is still ours: only an end decides. */

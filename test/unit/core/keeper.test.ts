@@ -956,6 +956,23 @@ describe('a downgrade', () => {
   });
 });
 
+describe('maxHold', () => {
+  test('gives the lock back, and who releases it or ran inside waits until it is back', async () => {
+    const left = new Pending<boolean>();
+    engine.now({ leave: () => left.promise });
+    const lease = await locks.mutex('m').acquire({ maxHold: 1_000 });
+    await clock.advance(1_000);
+    expect(lease.state).toBe('lost');
+    expect(engine.session.left).toHaveLength(1);
+    const releasing = new Outcome(lease.release());
+    await settled();
+    expect(releasing.pending).toBe(true);
+    left.resolve(true);
+    await settled();
+    expect(releasing.value).toBe(false);
+  });
+});
+
 describe('close', () => {
   test('ends the session, tells those who wait and those who hold, and beats no more', async () => {
     engine.now({

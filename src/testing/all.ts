@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { AcquireTimeoutError, ConfigError, type Holdfast, LeaseLostError, type Lock } from '../index.js';
 import { type Case, shared, weighted } from './case.js';
@@ -63,7 +64,9 @@ export const all: readonly Case[] = [
   {
     name: 'an abort while it waits for one gives the others back',
     async run(stage) {
-      const names = [stage.name(), stage.name()];
+      // Other stages of this process have the same names, and what is heard below is said by all of them.
+      const own = randomUUID();
+      const names = [`${stage.name()} ${own}`, `${stage.name()} ${own}`];
       const [a, b] = [stage.holdfast(), stage.holdfast()];
       await b.mutex(names[1]!).acquire();
       const giveUp = new AbortController();

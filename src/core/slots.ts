@@ -153,7 +153,8 @@ export class SlotSession implements Session {
     const held = seat.token !== undefined;
     this.#afterDrop(seat, dropped);
     this.#rise(seat);
-    return (await dropped) || !held;
+    // One that only waited has left, however long its store needs to end the wait.
+    return held ? dropped : true;
   }
 
   async reweigh(claim: Claim): Promise<void> {
@@ -289,7 +290,8 @@ export class SlotSession implements Session {
   #forgetIfEmpty(line: SlotLine): void {
     const { ref, seats, dropping, watch } = line;
     const key = `${ref.kind}:${ref.name}`;
-    if (seats.size === 0 && !dropping && !watch) this.#lines.delete(key);
+    // A watch that was given up may answer when the line has long been forgotten, and begun anew.
+    if (seats.size === 0 && !dropping && !watch && this.#lines.get(key) === line) this.#lines.delete(key);
   }
 
   // --- asking ---------------------------------------------------------------------------------------------------

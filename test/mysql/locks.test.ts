@@ -133,6 +133,28 @@ describe.each(STRATEGIES)('%s', (strategy) => {
   });
 });
 
+test.each(['for-update', 'get-lock'] as const)(
+  '%s: a wait that was given up is over before we ask again',
+  async (strategy) => {
+    await using stage = new Stage(() => server.port);
+    const waits = `SELECT COUNT(*) AS many FROM information_schema.processlist
+    WHERE info LIKE 'SELECT GET\\_LOCK%' OR info LIKE 'SELECT 1 FROM holdfast\\_latch%'`;
+    const waiting = async (): Promise<number> => Number((await sql(server.port, waits))[0]!['many']);
+    const [a, b] = [stage.locks({ strategy }).mutex('given up'), stage.locks({ strategy }).mutex('given up')];
+    const lease = await a.acquire();
+    const giveUp = new AbortController();
+    const waiter = b.acquire({ signal: giveUp.signal });
+    await eventually('it waits inside the server', async () => expect(await waiting()).toBe(1));
+    giveUp.abort('enough');
+    await expect(waiter).rejects.toBe('enough');
+    // Else the server would grant it what the holder releases, and refuse our next try.
+    expect(await b.tryAcquire()).toBeUndefined();
+    expect(await waiting()).toBe(0);
+    await lease.release();
+    expect((await b.tryAcquire())?.held).toBe(true);
+  },
+);
+
 test('what is no pool is refused when it is passed', () => {
   for (const wrong of [{}, { query() {} }, undefined, 5])
     expect(() => mysql(wrong as object)).toThrow(/pool of mysql2/);

@@ -8,6 +8,9 @@
  * What can go wrong: a restart of the server frees everything at once, and so does a connection that breaks or is killed.
  * The holder hears of that at once if the network tells it, and after its validity at the latest; the next may have
  * been granted before. Only the fence covers that.
+ *
+ * A process that dies while it waits stays in the server's queue for up to its patience. It may be granted the lock for the
+ * moment that the server needs to see that nobody is there; who only tries at that moment is refused.
  */
 import type { Claim, ClaimRef } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
@@ -44,8 +47,6 @@ export interface Latch {
 
 interface Holding {
   taking: Promise<Taken> | undefined;
-  /** Whether the server may let it wait. */
-  readonly patient: boolean;
   pin: Pin | undefined;
   token: bigint | undefined;
   /** A downgrade under way, and whether it is done. */
@@ -77,7 +78,6 @@ export class PinnedStore implements SlotStore {
     if (known?.taking) return known.taking;
     const holding: Holding = {
       taking: undefined,
-      patient: patienceMs > 0,
       pin: undefined,
       token: undefined,
       lightening: undefined,
@@ -116,9 +116,10 @@ export class PinnedStore implements SlotStore {
     await holding.lightening?.catch(() => {});
     const { pin, token } = holding;
     if (!pin || token === undefined) {
-      // What answers at once is waited for: after a broken connection the server frees the lock only a moment later.
+      // It ends by itself, within the server's patience. The server does not see that a connection breaks whose statement
+      // waits: it would grant it the lock, and find out only then, and a try of ours at that moment would be refused.
       holding.dropped = true;
-      if (!holding.patient) await holding.taking?.catch(() => {});
+      await holding.taking?.catch(() => {});
       this.#abandon(id, holding);
       return false;
     }
@@ -146,13 +147,13 @@ export class PinnedStore implements SlotStore {
       return BUSY;
     }
     if (!(await this.#latch.lock(pin, claim, patienceMs))) return this.#giveUp(claim, holding, pin);
+    const token = await this.#latch.mint(pin, claim, patienceMs);
+    if (token === undefined) return this.#giveUp(claim, holding, pin);
+    if (pin.over) throw new EngineError('The connection was lost before the lock was granted.');
     if (holding.dropped) {
       await this.#latch.unlock(pin, claim.line.name);
       return this.#giveUp(claim, holding, pin);
     }
-    const token = await this.#latch.mint(pin, claim, patienceMs);
-    if (token === undefined) return this.#giveUp(claim, holding, pin);
-    if (pin.over || holding.dropped) throw new EngineError('The connection was lost before the lock was granted.');
     holding.token = token;
     return { token };
   }

@@ -298,6 +298,21 @@ describe('one who waits', () => {
     expect(store.sent('take b')).toEqual([]);
   });
 
+  test('who leaves has left at once, also while its drop is under way; the next one asks after that', async () => {
+    store.occupy(NAME);
+    const [first, second] = [claimOf('a'), claimOf('b')];
+    await session.enter(first);
+    await settled();
+    const gate = deliverLate('drop');
+    expect(await session.leave(first)).toBe(true);
+    store.free(NAME);
+    const entered = session.enter(second);
+    await settled();
+    expect(store.sent('take b')).toHaveLength(0);
+    gate.resolve();
+    expect(await entered).toMatchObject({ state: 'held' });
+  });
+
   test('asks at once when told, and again when told while it asked', async () => {
     store.occupy(NAME);
     await session.enter(claimOf('a'));
@@ -669,6 +684,8 @@ describe('a watch', () => {
       const first = claimOf('a');
       const gate = await giveUpWatch(first);
       await session.leave(first);
+      // The old line is forgotten.
+      await settled();
       store.occupy(NAME);
       await session.enter(claimOf('b'));
       await failsUnnoticed(gate);

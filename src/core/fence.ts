@@ -9,6 +9,11 @@ export function isStale({ mode, token }: Fence, maxRead: bigint, maxWrite: bigin
   return mode === 'read' ? token <= maxWrite : token < maxWrite || token <= maxRead;
 }
 
+/** Of all that were shown: what a stale one is told. */
+export function newest(maxRead: bigint, maxWrite: bigint): bigint {
+  return maxRead > maxWrite ? maxRead : maxWrite;
+}
+
 /**
  * How a lease tells a fence what it may show. A registered symbol, not `instanceof`: a fence must know the leases of
  * another copy of this package too. Throws for what can't be fenced.

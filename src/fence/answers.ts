@@ -1,6 +1,7 @@
 /** What a database's answer to an open fence means. */
 import type { Fence } from '../core/engine.js';
 import { ConfigError, StaleTokenError } from '../core/errors.js';
+import { newest } from '../core/fence.js';
 import type { Row } from '../sql/port.js';
 
 /** Outside of one, others come in between the check and the write; every statement would be a transaction of its own. */
@@ -35,5 +36,5 @@ export function stale(
   { token }: Fence,
   { read, wrote }: { read: bigint; wrote: bigint },
 ): StaleTokenError {
-  return new StaleTokenError(resource, token, read > wrote ? read : wrote);
+  return new StaleTokenError(resource, token, newest(read, wrote));
 }

@@ -11,7 +11,7 @@
  */
 import type { Fence } from '../core/engine.js';
 import { EngineError, quote, StaleTokenError } from '../core/errors.js';
-import { isStale } from '../core/fence.js';
+import { isStale, newest } from '../core/fence.js';
 
 interface Place {
   maxRead: bigint;
@@ -62,8 +62,7 @@ export class Gate {
 
 function raise(place: Place, resource: string, fence: Fence): void {
   const { maxRead, maxWrite } = place;
-  if (isStale(fence, maxRead, maxWrite))
-    throw new StaleTokenError(resource, fence.token, maxRead > maxWrite ? maxRead : maxWrite);
+  if (isStale(fence, maxRead, maxWrite)) throw new StaleTokenError(resource, fence.token, newest(maxRead, maxWrite));
   if (fence.mode === 'write') place.maxWrite = fence.token;
   else if (fence.token > maxRead) place.maxRead = fence.token;
   // Those who wait with an older one are to be told at once.

@@ -11,10 +11,12 @@ import type {
   EngineSource,
   LineQuery,
   OpenOptions,
+  Registers,
   Session,
   SessionListener,
 } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
+import { SwappedRegisters } from '../../core/swapped-registers.js';
 import { parseEngineUrl } from '../../core/url.js';
 import { EtcdClient } from './client/client.js';
 import type { Tls } from './client/connection.js';
@@ -22,7 +24,7 @@ import { IS, TARGET } from './client/messages.js';
 import { explained } from './explain.js';
 import { type KeyOf, Keys } from './keys.js';
 import { findClaim, listLines } from './listing.js';
-import { EtcdRegisters } from './registers.js';
+import { RegisterKeys } from './registers.js';
 import { openSession } from './session.js';
 import { traits } from './traits.js';
 import { type EtcdUrl, etcdUrl, FILE_PARAMS } from './url.js';
@@ -82,7 +84,7 @@ async function certificates({ files }: EtcdUrl): Promise<Tls> {
 }
 
 class EtcdEngine implements Engine {
-  readonly registers: EtcdRegisters;
+  readonly registers: Registers;
   readonly #client: EtcdClient;
   readonly #keys: Keys;
   readonly #clock: Clock;
@@ -91,7 +93,7 @@ class EtcdEngine implements Engine {
     this.#client = client;
     this.#keys = keys;
     this.#clock = clock;
-    this.registers = new EtcdRegisters(client, keys, clock);
+    this.registers = new SwappedRegisters(new RegisterKeys(client, keys), clock);
   }
 
   open(options: OpenOptions, listener: SessionListener): Promise<Session> {

@@ -25,6 +25,7 @@ import type {
   Roster,
   SessionListener,
 } from '../../core/engine.js';
+import { isStale, newest } from '../../core/fence.js';
 import { Line, type Spot } from '../../core/line.js';
 
 /** The space's own time: monotonic for expiry, wall for tokens and for people. */
@@ -176,7 +177,8 @@ export class Space {
 
   read(name: string, fence: Fence | undefined, time: SpaceTime): Fenced<RegisterEntry | undefined> {
     const register = fence ? this.#register(name) : this.#registers.get(name);
-    if (register && fence && !present(register, fence)) return { ok: false, newest: newest(register) };
+    if (register && fence && !present(register, fence))
+      return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
     if (register?.value === undefined) return { ok: true, value: undefined };
     const { value, token, writtenAt } = register;
     return { ok: true, value: { value, token, ageMs: time.now - writtenAt } };
@@ -184,7 +186,8 @@ export class Space {
 
   write(name: string, value: string, token: bigint, time: SpaceTime): Fenced<void> {
     const register = this.#register(name);
-    if (!present(register, { token, mode: 'write' })) return { ok: false, newest: newest(register) };
+    if (!present(register, { token, mode: 'write' }))
+      return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
     Object.assign(register, { value, token, writtenAt: time.now });
     return { ok: true, value: undefined };
   }
@@ -274,18 +277,11 @@ function index(session: SpaceSession): IndexedClaim[] {
   }));
 }
 
-/** A reader needs a token above every writer's, a writer one that is not below a writer's and above every reader's. */
-function present(register: Register, { token, mode }: Fence): boolean {
-  if (mode === 'read') {
-    if (token <= register.maxWrite) return false;
-    if (token > register.maxRead) register.maxRead = token;
-    return true;
-  }
-  if (token < register.maxWrite || token <= register.maxRead) return false;
-  register.maxWrite = token;
+function present(register: Register, fence: Fence): boolean {
+  const { maxRead, maxWrite } = register;
+  const { token, mode } = fence;
+  if (isStale(fence, maxRead, maxWrite)) return false;
+  if (mode === 'write') register.maxWrite = token;
+  else if (token > maxRead) register.maxRead = token;
   return true;
-}
-
-function newest({ maxRead, maxWrite }: Register): bigint {
-  return maxRead > maxWrite ? maxRead : maxWrite;
 }

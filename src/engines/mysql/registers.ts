@@ -3,7 +3,7 @@
  * whether it was refused it says with LAST_INSERT_ID, the only answer that does not depend on flags of the connection.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
-import { isStale } from '../../core/fence.js';
+import { isStale, newest } from '../../core/fence.js';
 import { bytes, type Database, type Row, text, type Value } from './client.js';
 import { NOW } from './tables.js';
 
@@ -29,7 +29,7 @@ export class MysqlRegisters implements Registers {
     const [value, token, ageMs, maxRead, maxWrite] = row;
     const [read, wrote] = [BigInt(text(maxRead)), BigInt(text(maxWrite))];
     // Both only grow: whoever is not stale now was not stale when it presented its token.
-    if (fence && isStale(fence, read, wrote)) return { ok: false, newest: read > wrote ? read : wrote };
+    if (fence && isStale(fence, read, wrote)) return { ok: false, newest: newest(read, wrote) };
     if (value === null) return { ok: true, value: undefined };
     return { ok: true, value: { value: text(value), token: BigInt(text(token)), ageMs: Math.max(0, Number(ageMs)) } };
   }
@@ -47,8 +47,7 @@ export class MysqlRegisters implements Registers {
     );
     if (said === 0) return { ok: true, value: undefined };
     const [, , , maxRead, maxWrite] = (await this.#row(name))!;
-    const [read, wrote] = [BigInt(text(maxRead)), BigInt(text(maxWrite))];
-    return { ok: false, newest: read > wrote ? read : wrote };
+    return { ok: false, newest: newest(BigInt(text(maxRead)), BigInt(text(maxWrite))) };
   }
 
   async #present(name: string, { mode, token: t }: Fence): Promise<void> {

@@ -1,6 +1,7 @@
 /** The thread that may wait for the disk: see registers.ts. */
 import { setTimeout } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
+import { isStale, newest } from '../../core/fence.js';
 import { loadDriver, type Database } from './driver.js';
 import type { Answer, RegisterRow, Task } from './registers.js';
 import { openFile } from './schema.js';
@@ -36,15 +37,14 @@ function prepare(sql: string): ReturnType<Database['prepare']> {
   return statement;
 }
 
-/** A reader needs a token above every writer's, a writer one that is not below a writer's and above every reader's. */
 function present({ namespace, name, token: text, ...task }: Exclude<Task, { kind: 'checkpoint' }>): Answer {
   const token = BigInt(text);
   create.run(namespace, name);
   const row = read.get(namespace, name) as unknown as FencedRow;
   const { max_read: maxRead, max_write: maxWrite } = row;
   const reads = task.kind === 'present' && task.mode === 'read';
-  const stale = reads ? token <= maxWrite : token < maxWrite || token <= maxRead;
-  if (stale) return { ok: false, newest: `${maxRead > maxWrite ? maxRead : maxWrite}` };
+  if (isStale({ token, mode: reads ? 'read' : 'write' }, maxRead, maxWrite))
+    return { ok: false, newest: `${newest(maxRead, maxWrite)}` };
   if (reads && token > maxRead) fence.run(token, maxWrite, namespace, name);
   if (!reads && token > maxWrite) fence.run(maxRead, token, namespace, name);
   if (task.kind === 'write') write.run(Buffer.from(task.value), token, Date.now(), namespace, name);

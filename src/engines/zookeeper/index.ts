@@ -11,10 +11,12 @@ import type {
   EngineSource,
   LineQuery,
   OpenOptions,
+  Registers,
   Session,
   SessionListener,
 } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
+import { SwappedRegisters } from '../../core/swapped-registers.js';
 import { parseEngineUrl } from '../../core/url.js';
 import { ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
 import type { Tls } from './client/connection.js';
@@ -22,7 +24,7 @@ import { explained } from './explain.js';
 import { findClaim, listLines } from './listing.js';
 import { post } from './mailbox.js';
 import { type KeyOf, Paths } from './paths.js';
-import { ZooKeeperRegisters } from './registers.js';
+import { RegisterNodes } from './registers.js';
 import { openSession } from './session.js';
 import { traits } from './traits.js';
 import { FILE_PARAMS, type ZooKeeperUrl, zookeeperUrl } from './url.js';
@@ -88,7 +90,7 @@ type Connecting = Omit<ZooKeeperClientOptions, 'timeoutMs' | 'listener' | 'rando
 const DESK_TIMEOUT_MS = 10_000;
 
 class ZooKeeperEngine implements Engine {
-  readonly registers: ZooKeeperRegisters;
+  readonly registers: Registers;
   readonly #connecting: Connecting;
   readonly #paths: Paths;
   readonly #clock: Clock;
@@ -99,7 +101,7 @@ class ZooKeeperEngine implements Engine {
     this.#connecting = connecting;
     this.#paths = paths;
     this.#clock = clock;
-    this.registers = new ZooKeeperRegisters({ client: () => this.#atDesk(), paths, clock });
+    this.registers = new SwappedRegisters(new RegisterNodes(() => this.#atDesk(), paths), clock);
   }
 
   open(options: OpenOptions, listener: SessionListener): Promise<Session> {

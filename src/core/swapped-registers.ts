@@ -1,0 +1,106 @@
+/**
+ * Registers on a system that keeps text under a name and can swap it: "put this, if nobody has changed it since I read it".
+ *
+ *     look ─▶ text, version ─▶ judge the token ─▶ swap ─▶ done
+ *      ▲                                           │
+ *      └────────── somebody else was quicker ◀─────┘
+ *
+ * The text is JSON: value, token, when it was written, and the fence, the highest token that a reader and a writer has
+ * shown; tokens as text, because they pass 2^53. No judgement is ever made of anything but the text that is swapped, so an
+ * older token can't slip in between. Each round somebody gets through, if not we.
+ *
+ * What can go wrong: a swap is carried out and its answer lost. The next look sees it, and changes nothing more.
+ * The system need not tell the time: the age is by the clocks of the processes that wrote and read it.
+ */
+import type { Clock } from './clock.js';
+import type { Fence, Fenced, RegisterEntry, Registers } from './engine.js';
+import { isStale, newest } from './fence.js';
+
+export interface SwappedTexts<Version> {
+  /** As new as whatever was written before it was asked. Undefined: there is none. */
+  look(name: string): Promise<SeenText<Version> | undefined>;
+  /** Replaces what was seen; undefined: there was none. False: it is not like that any more, look again. */
+  swap(name: string, seen: Version | undefined, text: string): Promise<boolean>;
+}
+
+export interface SeenText<Version> {
+  readonly text: string;
+  /** Another after every change. */
+  readonly version: Version;
+}
+
+interface Register {
+  readonly value: string | undefined;
+  readonly token: bigint;
+  /** Epoch milliseconds by the writer's clock. */
+  readonly at: number;
+  readonly maxRead: bigint;
+  readonly maxWrite: bigint;
+}
+
+const EMPTY: Register = { value: undefined, token: 0n, at: 0, maxRead: 0n, maxWrite: 0n };
+
+export class SwappedRegisters<Version> implements Registers {
+  readonly #texts: SwappedTexts<Version>;
+  readonly #clock: Clock;
+
+  constructor(texts: SwappedTexts<Version>, clock: Clock) {
+    this.#texts = texts;
+    this.#clock = clock;
+  }
+
+  async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
+    const opened = fence
+      ? await this.#change(name, (register) => present(register, fence))
+      : { ok: true as const, value: parse((await this.#texts.look(name))?.text) };
+    if (!opened.ok) return opened;
+    const { value, token, at } = opened.value;
+    if (value === undefined) return { ok: true, value: undefined };
+    return { ok: true, value: { value, token, ageMs: Math.max(0, this.#clock.wall() - at) } };
+  }
+
+  async write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
+    const written = await this.#change(name, (register) => {
+      const opened = present(register, { token, mode: 'write' });
+      return opened && { ...opened, value, token, at: this.#clock.wall() };
+    });
+    return written.ok ? { ok: true, value: undefined } : written;
+  }
+
+  /** The register as it is then; not ok: `to` gives nothing, so it stays as it is. Repeating it changes nothing more. */
+  async #change(name: string, to: (register: Register) => Register | undefined): Promise<Fenced<Register>> {
+    for (;;) {
+      const seen = await this.#texts.look(name);
+      const register = parse(seen?.text);
+      const changed = to(register);
+      if (!changed) return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
+      if (changed === register || (await this.#texts.swap(name, seen?.version, print(changed))))
+        return { ok: true, value: changed };
+    }
+  }
+}
+
+/** Undefined: the token is stale. */
+function present(register: Register, fence: Fence): Register | undefined {
+  const { maxRead, maxWrite } = register;
+  const { token, mode } = fence;
+  if (isStale(fence, maxRead, maxWrite)) return undefined;
+  if (mode === 'read') return token > maxRead ? { ...register, maxRead: token } : register;
+  return token > maxWrite ? { ...register, maxWrite: token } : register;
+}
+
+function print(register: Register): string {
+  return JSON.stringify(register, (_key, field: unknown) => (typeof field === 'bigint' ? `${field}` : field));
+}
+
+function parse(json: string | undefined): Register {
+  if (json === undefined) return EMPTY;
+  const { value, token, at, maxRead, maxWrite } = JSON.parse(json) as Record<string, unknown>;
+  return {
+    value: typeof value === 'string' ? value : undefined,
+    token: BigInt(String(token)),
+    at: Number(at),
+    maxRead: BigInt(String(maxRead)),
+    maxWrite: BigInt(String(maxWrite)),
+  };
+}

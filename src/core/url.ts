@@ -81,7 +81,8 @@ function splitOnce(text: string, separator: string): [string, string?] {
   return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-function decode(text: string): string {
+/** A part that is taken for what it says, not for syntax: a password, or the name of a database in the path. */
+export function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -4,7 +4,7 @@
  *     mysql://user:password@host:3306/database?strategy=queue&tablePrefix=holdfast_&migrate=true&tls=true
  */
 import { ConfigError } from '../../core/errors.js';
-import type { EngineUrl } from '../../core/url.js';
+import { decode, type EngineUrl } from '../../core/url.js';
 import { checkPrefix, DEFAULT_PREFIX } from './prefix.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
 
@@ -76,7 +76,7 @@ function databaseOf(path: string): string {
   const [, database = '', ...more] = path.split('/');
   if (database === '' || more.length > 0)
     throw new ConfigError("The path of a URL of MySQL is the name of a database: 'mysql://localhost/app'.");
-  return decodeURIComponent(database);
+  return decode(database);
 }
 
 function flag({ scheme, params }: EngineUrl, name: string, otherwise: boolean): boolean {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { ConfigError } from '../../core/errors.js';
-import type { EngineUrl } from '../../core/url.js';
+import { decode, type EngineUrl } from '../../core/url.js';
 import { Names } from './names.js';
 
 export const PARAMS = ['schema', 'tablePrefix', 'migrate', 'sslmode', 'sslrootcert', 'application_name'] as const;
@@ -30,7 +30,7 @@ export function postgresUrl({ hosts, user, password, path, params }: EngineUrl):
     port: host.port ?? 5_432,
     user,
     password,
-    database: database === '' ? undefined : decodeURIComponent(database),
+    database: database === '' ? undefined : decode(database),
     ssl: ssl(params.get('sslmode'), params.get('sslrootcert')),
     applicationName: params.get('application_name') ?? 'holdfast',
     names: new Names({ schema: params.get('schema'), tablePrefix: params.get('tablePrefix') }),

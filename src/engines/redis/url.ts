@@ -7,7 +7,7 @@
  *     redlock://host:6379,host2,host3/0               rediss servers: redlock([…]) in code
  */
 import { ConfigError } from '../../core/errors.js';
-import type { EngineUrl } from '../../core/url.js';
+import { decode, type EngineUrl } from '../../core/url.js';
 
 export interface RedisUrl {
   readonly kind: 'single' | 'sentinel' | 'cluster' | 'redlock';
@@ -55,7 +55,7 @@ export function redisUrl(url: EngineUrl): RedisUrl {
 
 function pathOf({ path, hosts }: EngineUrl, kind: RedisUrl['kind']): { db: number; master: string } {
   const parts = path.split('/').slice(1);
-  const master = kind === 'sentinel' ? decodeURIComponent(parts.shift() ?? '') : '';
+  const master = kind === 'sentinel' ? decode(parts.shift() ?? '') : '';
   if (kind === 'sentinel' && master === '')
     throw new ConfigError(
       "A URL of Sentinel says what the server is called there: 'redis+sentinel://host:26379/mymaster'.",

@@ -104,6 +104,13 @@ describe("an engine's URL", () => {
   });
 });
 
+test.each([['mysql://h/%zz'], ['postgres://h/%zz'], ['redis+sentinel://h/%zz']])(
+  '%s is refused, though only its engine knows what its path means',
+  (text) => {
+    expect(() => engineFromUrl(text)).toThrow(ConfigError);
+  },
+);
+
 describe('a password in a URL', () => {
   const CANARY = 'Canary7';
   const SPECIAL = '/?#@:%&=,[]!$ +-.~|\\"\'{}\n\u0000é09azAZ';

@@ -1,7 +1,7 @@
 /** What comes from a network may be anything: parsers end, say no, and never believe a length. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { frame, FrameReader, LONGEST_MESSAGE } from '../../src/engines/etcd/client/frames.js';
+import { frame, HEAD, LONGEST_MESSAGE } from '../../src/engines/etcd/client/frames.js';
 import {
   LeaseKeepAliveResponse,
   RangeRequest,
@@ -10,6 +10,7 @@ import {
   WatchResponse,
 } from '../../src/engines/etcd/client/messages.js';
 import { WireError } from '../../src/engines/etcd/client/wire.js';
+import { corrupted, corruption, hex, testFrames } from '../consensus/wire.js';
 
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
 const bytes = fc.uint8Array({ maxLength: 300 });
@@ -25,30 +26,6 @@ const kv = fc.record({
 const range = fc.record({ header, kvs: fc.array(kv, { maxLength: 5 }), more: fc.boolean(), count: int64 });
 
 const MESSAGES = [RangeResponse, TxnResponse, WatchResponse, LeaseKeepAliveResponse];
-
-/** Cut, grown, or with other bytes in it. */
-const corruption: fc.Arbitrary<Corruption> = fc.oneof(
-  fc.record({ how: fc.constant('cut' as const), at: fc.nat(), with: fc.constant(new Uint8Array()) }),
-  fc.record({ how: fc.constant('grown' as const), at: fc.nat(), with: bytes }),
-  fc.record({
-    how: fc.constant('changed' as const),
-    at: fc.nat(),
-    with: fc.uint8Array({ minLength: 1, maxLength: 8 }),
-  }),
-);
-
-interface Corruption {
-  readonly how: 'cut' | 'grown' | 'changed';
-  readonly at: number;
-  readonly with: Uint8Array;
-}
-
-function corrupted(message: Buffer, { how, at, with: other }: Corruption): Buffer {
-  const from = message.length === 0 ? 0 : at % message.length;
-  if (how === 'cut') return message.subarray(0, from);
-  const rest = how === 'grown' ? from : Math.min(message.length, from + other.length);
-  return Buffer.concat([message.subarray(0, from), other, message.subarray(rest)]);
-}
 
 /** Undefined: it was refused, as it should be; anything but a WireError is a fault of ours. */
 function read<T>(parse: () => T): T | undefined {
@@ -110,48 +87,21 @@ describe('messages', () => {
   });
 });
 
-describe('frames', () => {
-  test('are found however they are cut into pieces', () => {
-    const cuts = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
-    fc.assert(
-      fc.property(fc.array(bytes, { maxLength: 6 }), cuts, (messages, sizes) => {
-        const stream = Buffer.concat(messages.map((message) => frame(Buffer.from(message))));
-        const reader = new FrameReader();
-        const found: Buffer[] = [];
-        for (let at = 0, piece = 0; at < stream.length; piece += 1) {
-          const size = sizes[piece % sizes.length]!;
-          found.push(...reader.push(stream.subarray(at, at + size)));
-          at += size;
-        }
-        expect(found.map(hex)).toEqual(messages.map(hex));
-        expect(reader.partial).toBe(false);
-      }),
-    );
-  });
-
-  test('of random bytes are refused or waited for; never is more kept than has come', () => {
-    fc.assert(
-      fc.property(fc.array(fc.uint8Array({ maxLength: 64 }), { maxLength: 20 }), (pieces) => {
-        const reader = new FrameReader();
-        read(() => pieces.map((piece) => reader.push(Buffer.from(piece))));
-      }),
-      { numRuns: 2_000 },
-    );
-  });
-
-  test('that claim to be longer than any answer are refused before anything is allocated', () => {
-    const head = Buffer.alloc(5);
-    head.writeUInt32BE(LONGEST_MESSAGE + 1, 1);
-    expect(() => new FrameReader().push(head)).toThrow(WireError);
-    head.writeUInt32BE(LONGEST_MESSAGE, 1);
-    const before = process.memoryUsage().arrayBuffers;
-    expect(new FrameReader().push(head)).toEqual([]);
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(LONGEST_MESSAGE / 2);
-  });
+testFrames({
+  head: HEAD,
+  frame,
+  read,
+  longest: { head: headOf(LONGEST_MESSAGE), bytes: LONGEST_MESSAGE },
+  impossible: {
+    'that claim to be longer than any answer': headOf(LONGEST_MESSAGE + 1),
+    'that are compressed, which we did not ask for,': headOf(0, 1),
+  },
 });
 
-function hex(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('hex');
+function headOf(length: number, compressed = 0): Buffer {
+  const head = Buffer.alloc(5, compressed);
+  head.writeUInt32BE(length, 1);
+  return head;
 }
 
 function plain({ key, value, ...rest }: { readonly key: Uint8Array; readonly value: Uint8Array }): object {

@@ -40,6 +40,15 @@ const WRONG: Readonly<Record<string, { text: string; rule: string }>> = {
   'src/locks/imports-index.ts': { text: importing('../index.js'), rule: 'eslint(no-restricted-imports)' },
   'src/engines/mine/imports-other.ts': { text: importing('../other/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/engines/mine/imports-locks.ts': { text: importing('../../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/engines/mine/client/imports-other.ts': {
+    text: importing('../../other/one.js'),
+    rule: 'eslint(no-restricted-imports)',
+  },
+  'src/engines/mine/client/imports-mine.ts': { text: importing('../clean.js'), rule: 'eslint(no-restricted-imports)' },
+  'src/engines/mine/client/imports-locks.ts': {
+    text: importing('../../../locks/one.js'),
+    rule: 'eslint(no-restricted-imports)',
+  },
   'src/testing/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/sql/imports-engine.ts': { text: importing('../engines/other/one.js'), rule: 'eslint(no-restricted-imports)' },
   'src/optimistic/imports-index.ts': { text: importing('../index.js'), rule: 'eslint(no-restricted-imports)' },
@@ -52,6 +61,7 @@ const CLEAN: Readonly<Record<string, string>> = {
   'src/core/clean.ts': importing('./one.js'),
   'src/locks/clean.ts': importing('../core/one.js'),
   'src/engines/mine/clean.ts': importing('../../core/one.js'),
+  'src/engines/mine/client/clean.ts': importing('../../../core/one.js'),
   'src/fence/clean.ts': importing('../engines/other/one.js'),
   'src/optimistic/clean.ts': importing('../core/one.js'),
   'src/testing/clean.ts': importing('../index.js'),

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { FrameReader } from '../../src/core/frames.js';
 import { ZooKeeperClient } from '../../src/engines/zookeeper/client/client.js';
-import { frame, FrameReader } from '../../src/engines/zookeeper/client/frames.js';
+import { frame, HEAD } from '../../src/engines/zookeeper/client/frames.js';
 import { Writer } from '../../src/engines/zookeeper/client/jute.js';
 import { CODE, ZooKeeperError } from '../../src/engines/zookeeper/client/status.js';
 import { LOOPBACK } from '../servers/ports.js';
@@ -37,7 +38,7 @@ class Liar implements AsyncDisposable {
   }
 
   #accept(socket: Socket): void {
-    const frames = new FrameReader();
+    const frames = new FrameReader(HEAD);
     let greeted = false;
     this.connections += 1;
     this.#sockets.add(socket);

@@ -1,7 +1,7 @@
 /** What comes from a network may be anything: parsers end, say no, and never believe a length. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { frame, FrameReader, LONGEST_FRAME } from '../../src/engines/zookeeper/client/frames.js';
+import { frame, HEAD, LONGEST_FRAME } from '../../src/engines/zookeeper/client/frames.js';
 import { Reader, WireError, Writer } from '../../src/engines/zookeeper/client/jute.js';
 import {
   OP,
@@ -13,6 +13,7 @@ import {
   type Stat,
 } from '../../src/engines/zookeeper/client/messages.js';
 import { ZooKeeperError } from '../../src/engines/zookeeper/client/status.js';
+import { corrupted, corruption, testFrames } from '../consensus/wire.js';
 
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
 const int32 = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
@@ -43,26 +44,6 @@ function writeStat(writer: Writer, value: Stat): Writer {
 function written({ names, data, stat: value }: { names: string[]; data: Uint8Array; stat: Stat }): Buffer {
   const writer = new Writer().list(names, (each, name) => each.text(name)).bytes(data);
   return writeStat(writer, value).finish();
-}
-
-interface Corruption {
-  readonly how: 'cut' | 'grown' | 'changed';
-  readonly at: number;
-  readonly with: Uint8Array;
-}
-
-/** Cut, grown, or with other bytes in it. */
-const corruption: fc.Arbitrary<Corruption> = fc.record({
-  how: fc.constantFrom('cut' as const, 'grown' as const, 'changed' as const),
-  at: fc.nat(),
-  with: fc.uint8Array({ minLength: 1, maxLength: 8 }),
-});
-
-function corrupted(message: Buffer, { how, at, with: other }: Corruption): Buffer {
-  const from = message.length === 0 ? 0 : at % message.length;
-  if (how === 'cut') return message.subarray(0, from);
-  const rest = how === 'grown' ? from : Math.min(message.length, from + other.length);
-  return Buffer.concat([message.subarray(0, from), other, message.subarray(rest)]);
 }
 
 /** Undefined: it was refused, as it should be; anything else that is thrown is a fault of ours. */
@@ -128,48 +109,19 @@ describe('messages', () => {
   });
 });
 
-describe('frames', () => {
-  test('are found however they are cut into pieces', () => {
-    const cuts = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
-    fc.assert(
-      fc.property(fc.array(bytes, { maxLength: 6 }), cuts, (messages, sizes) => {
-        const stream = Buffer.concat(messages.map((message) => frame(Buffer.from(message))));
-        const reader = new FrameReader();
-        const found: Buffer[] = [];
-        for (let at = 0, piece = 0; at < stream.length; piece += 1) {
-          const size = sizes[piece % sizes.length]!;
-          found.push(...reader.push(stream.subarray(at, at + size)));
-          at += size;
-        }
-        expect(found.map(hex)).toEqual(messages.map(hex));
-        expect(reader.partial).toBe(false);
-      }),
-    );
-  });
-
-  test('of random bytes are refused or waited for; never is more kept than has come', () => {
-    fc.assert(
-      fc.property(fc.array(fc.uint8Array({ maxLength: 64 }), { maxLength: 20 }), (pieces) => {
-        const reader = new FrameReader();
-        read(() => pieces.map((piece) => reader.push(Buffer.from(piece))));
-      }),
-      { numRuns: 2_000 },
-    );
-  });
-
-  test('that claim to be longer than any answer are refused before anything is allocated', () => {
-    const head = Buffer.alloc(4);
-    for (const length of [LONGEST_FRAME + 1, -1]) {
-      head.writeInt32BE(length, 0);
-      expect(() => new FrameReader().push(head)).toThrow(WireError);
-    }
-    head.writeInt32BE(LONGEST_FRAME, 0);
-    const before = process.memoryUsage().arrayBuffers;
-    expect(new FrameReader().push(head)).toEqual([]);
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(LONGEST_FRAME / 2);
-  });
+testFrames({
+  head: HEAD,
+  frame,
+  read,
+  longest: { head: headOf(LONGEST_FRAME), bytes: LONGEST_FRAME },
+  impossible: {
+    'that claim to be longer than any answer': headOf(LONGEST_FRAME + 1),
+    'that claim to be shorter than nothing': headOf(-1),
+  },
 });
 
-function hex(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('hex');
+function headOf(length: number): Buffer {
+  const head = Buffer.alloc(4);
+  head.writeInt32BE(length, 0);
+  return head;
 }

@@ -14,7 +14,8 @@ import {
 } from 'node:http2';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContextOptions } from 'node:tls';
-import { frame, FrameReader } from './frames.js';
+import { FrameReader } from '../../../core/frames.js';
+import { frame, HEAD } from './frames.js';
 import { EtcdError, STATUS } from './status.js';
 
 /** How often a busy connection is pinged, and how long an answer may take. Together: how long a hang goes unnoticed. */
@@ -65,7 +66,7 @@ export class Connection {
   call({ path, body, withinMs, token }: Call): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const { stream, wasSent } = this.#request(path, token, withinMs);
-      const reader = new FrameReader();
+      const reader = new FrameReader(HEAD);
       let message: Buffer | undefined;
       this.#underWay(1, 0);
       const timer = setTimeout(() => {
@@ -94,7 +95,7 @@ export class Connection {
   /** Both sides send as they like, until one of them ends it. */
   stream(path: string, token: string | undefined, listener: StreamListener): Stream {
     const { stream, wasSent } = this.#request(path, token);
-    const reader = new FrameReader();
+    const reader = new FrameReader(HEAD);
     this.#underWay(0, 1);
     listen(stream, wasSent, {
       data: (piece) => {

@@ -8,7 +8,8 @@
  */
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContextOptions } from 'node:tls';
-import { frame, FrameReader } from './frames.js';
+import { FrameReader } from '../../../core/frames.js';
+import { frame, HEAD } from './frames.js';
 import { Reader, WireError, type Writer } from './jute.js';
 import {
   type Hello,
@@ -61,7 +62,7 @@ interface Pending {
 export class Connection {
   readonly #socket: Socket;
   readonly #listener: ConnectionListener;
-  readonly #frames = new FrameReader();
+  readonly #frames = new FrameReader(HEAD);
   readonly #pending: Pending[] = [];
   readonly #silenceMs: number;
   #state: 'greeting' | 'open' | 'ended' = 'greeting';

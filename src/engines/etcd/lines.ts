@@ -53,7 +53,7 @@ export interface Spot {
 
 export type Found =
   | { readonly state: 'held'; readonly revision: bigint }
-  | { readonly state: 'waiting'; readonly revision: bigint; readonly watch: WatchTarget }
+  | { readonly state: 'waiting'; readonly revision: bigint; readonly obstacle: WatchTarget }
   /** It does not stand in line. */
   | { readonly state: 'absent' };
 
@@ -229,7 +229,7 @@ function place(spot: Spot, revision: bigint, { standings, at }: Line): Found {
   const index = standings.findIndex((standing) => standing.key === key && standing.kv.createRevision === revision);
   if (isSemaphore(claim)) {
     const held = index !== -1 && index < heldCount(standings, claim.capacity);
-    return held ? { state: 'held', revision } : { state: 'waiting', revision, watch: permitsWatch(prefix, at) };
+    return held ? { state: 'held', revision } : { state: 'waiting', revision, obstacle: permitsWatch(prefix, at) };
   }
   if (index === -1) return { state: 'absent' };
   const before = standings.slice(0, index);
@@ -246,7 +246,7 @@ function lastPlace({ key, prefix }: Spot, revision: bigint, { standings, at }: L
 }
 
 function behind({ kv }: Standing, revision: bigint, at: bigint, deletionsOnly: boolean): Found {
-  return { state: 'waiting', revision, watch: { key: kv.key, from: at + 1n, deletionsOnly } };
+  return { state: 'waiting', revision, obstacle: { key: kv.key, from: at + 1n, deletionsOnly } };
 }
 
 /** Whoever leaves a semaphore after this revision. */

@@ -28,7 +28,7 @@ import type { Watch } from './client/watches.js';
 import { explained } from './explain.js';
 import { claimIdIn, claimSuffix, type Keys, under } from './keys.js';
 import { type Entered, Lines, type Spot, text, type Written, written } from './lines.js';
-import { WaitingRoom } from './waiting.js';
+import { type EtcdWaiter, waitingRoom } from './waiting.js';
 
 interface Entry {
   readonly ref: ClaimRef;
@@ -73,7 +73,7 @@ export class EtcdSession implements Session {
   readonly #setup: SessionSetup;
   readonly #lease: bigint;
   readonly #lines: Lines;
-  readonly #waitingRoom: WaitingRoom;
+  readonly #waitingRoom: ReturnType<typeof waitingRoom>;
   readonly #entries = new Map<string, Entry>();
   /** The same, by key. */
   readonly #byKey = new Map<string, Entry>();
@@ -89,7 +89,7 @@ export class EtcdSession implements Session {
     // As long as the core itself waits for an answer.
     this.#calling = { withinMs: ttlMs / 3, rounds: ROUNDS };
     this.#lines = new Lines(client, this.#calling);
-    this.#waitingRoom = new WaitingRoom({ lines: this.#lines, watches: client.watches, clock });
+    this.#waitingRoom = waitingRoom({ lines: this.#lines, watches: client.watches, clock });
     this.#listen(openedAt + 1n);
   }
 
@@ -177,21 +177,23 @@ export class EtcdSession implements Session {
     return { state: 'waiting' };
   }
 
-  #wait(entry: Entry, entered: Extract<Entered, { state: 'waiting' }>): void {
+  #wait(entry: Entry, { revision, obstacle }: Extract<Entered, { state: 'waiting' }>): void {
     const { spot } = entry;
     const { id } = entry.ref;
     if (!spot || this.#closed) return;
     entry.stopWaiting?.();
-    const waiter = {
+    const waiter: EtcdWaiter = {
       spot,
-      revision: entered.revision,
+      revision,
+      key: spot.key,
+      crowd: spot.claim.line.kind === 'semaphore' ? spot.prefix : undefined,
       granted: () => {
         entry.state = 'held';
-        this.#setup.listener.granted(id, entered.revision);
+        this.#setup.listener.granted(id, revision);
       },
       vanished: () => this.#setup.listener.lost(id, { reason: 'session' }),
     };
-    entry.stopWaiting = this.#waitingRoom.wait(waiter, entered);
+    entry.stopWaiting = this.#waitingRoom.wait(waiter, obstacle);
   }
 
   #newEntry(claim: Claim): Entry {

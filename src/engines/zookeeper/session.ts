@@ -30,7 +30,7 @@ import { type Entered, Lines, type Spot, type Standing, type Written, written } 
 import { Mailbox } from './mailbox.js';
 import { nodeOf, parseNode, type Paths, readerPath } from './paths.js';
 import { Proof } from './proof.js';
-import { WaitingRoom } from './waiting.js';
+import { waitingRoom, type ZooKeeperWaiter } from './waiting.js';
 
 interface Entry {
   readonly ref: ClaimRef;
@@ -82,7 +82,7 @@ export class ZooKeeperSession implements Session {
   readonly #proof: Proof;
   readonly #mailbox: Mailbox;
   readonly #lines: Lines;
-  readonly #waitingRoom: WaitingRoom;
+  readonly #waitingRoom: ReturnType<typeof waitingRoom>;
   readonly #entries = new Map<string, Entry>();
   /** As long as the core itself waits for an answer. */
   readonly #callMs: number;
@@ -96,7 +96,7 @@ export class ZooKeeperSession implements Session {
     this.ttlMs = client.timeoutMs;
     this.#callMs = this.ttlMs / 3;
     this.#lines = new Lines(client);
-    this.#waitingRoom = new WaitingRoom({ lines: this.#lines, client, clock: setup.clock });
+    this.#waitingRoom = waitingRoom({ lines: this.#lines, client, clock: setup.clock });
     mailbox.listen((claimId, reason) => this.#setup.listener.lost(claimId, { reason: 'evicted', detail: reason }));
   }
 
@@ -218,9 +218,11 @@ export class ZooKeeperSession implements Session {
     const { id } = entry.ref;
     if (!spot || this.#closed) return;
     entry.stopWaiting?.();
-    const waiter = {
+    const waiter: ZooKeeperWaiter = {
       spot,
       standing,
+      key: nodeOf(standing.path),
+      crowd: spot.claim.line.kind === 'semaphore' ? spot.line : undefined,
       granted: () => {
         entry.state = 'held';
         this.#setup.listener.granted(id, standing.token);

@@ -1,29 +1,16 @@
-/**
- * Claims that wait. Each watches what stands in its way, and looks again when that changes. The permits of one semaphore
- * share one watch and one look, however many of ours wait: every change there concerns all of them.
- *
- * A look that fails is repeated until it succeeds: nobody else would tell us.
- */
+/** What those that wait watch in ZooKeeper; the waiting itself is core/waiting-room.ts. */
 import { backoff } from '../../core/backoff.js';
 import type { Clock } from '../../core/clock.js';
+import { type Crowd, type Verdict, type Waiter, WaitingRoom, type Watch } from '../../core/waiting-room.js';
 import type { ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
-import { type Found, heldCount, type Lines, type Obstacle, type Spot, type Standing } from './lines.js';
-import { type ClaimName, nodeOf } from './paths.js';
+import { heldCount, type Lines, type Obstacle, type Spot, type Standing } from './lines.js';
+import type { ClaimName } from './paths.js';
 
-export interface Waiter {
+export interface ZooKeeperWaiter extends Waiter {
   readonly spot: Spot;
   readonly standing: Standing;
-  granted(): void;
-  /** Its node is not there any more, or not ours. */
-  vanished(): void;
 }
-
-/** How many of those that wait alone look again with each beat, though nothing was told. */
-const CHECKED_AT_ONCE = 16;
-
-const FIRST_PAUSE_MS = 20;
-const LONGEST_PAUSE_MS = 1_000;
 
 interface Setup {
   readonly lines: Lines;
@@ -31,207 +18,86 @@ interface Setup {
   readonly clock: Clock;
 }
 
-export class WaitingRoom {
-  readonly #setup: Setup;
-  /** By the node of the line. */
-  readonly #semaphores = new Map<string, SharedWait>();
-  /** Those that looked longest ago first. */
-  readonly #alone = new Set<LoneWait>();
+/** After a watch that could not be made. */
+const PAUSE_MS = 20;
 
-  constructor(setup: Setup) {
-    this.#setup = setup;
-  }
-
-  /** @returns how to stop waiting. */
-  wait(waiter: Waiter, obstacle: Obstacle): () => void {
-    const { spot } = waiter;
-    if (spot.claim.line.kind === 'semaphore') return this.#semaphore(spot).join(waiter);
-    const wait: LoneWait = new LoneWait(this.#setup, waiter, () => this.#alone.delete(wait));
-    this.#alone.add(wait);
-    wait.follow(obstacle);
-    return () => wait.stop();
-  }
-
-  /** Looks for what may not have been told. */
-  check(): void {
-    for (const wait of [...this.#alone].slice(0, CHECKED_AT_ONCE)) {
-      this.#alone.delete(wait);
-      this.#alone.add(wait);
-      wait.look();
-    }
-    for (const shared of this.#semaphores.values()) shared.look();
-  }
-
-  #semaphore({ line, claim }: Spot): SharedWait {
-    const known = this.#semaphores.get(line);
-    if (known) return known;
-    const shared = new SharedWait(this.#setup, line, claim.capacity, () => this.#semaphores.delete(line));
-    this.#semaphores.set(line, shared);
-    return shared;
-  }
+export function waitingRoom(setup: Setup): WaitingRoom<ZooKeeperWaiter, Obstacle> {
+  const { lines, clock } = setup;
+  return new WaitingRoom(clock, {
+    look: ({ spot, standing }) => lines.look(spot, standing),
+    watch: (obstacle, changed) => watchNode(setup, obstacle, changed),
+    crowd: ({ spot }, changed) => new Permits(setup, spot, changed),
+  });
 }
 
-/** A mutex, a reader or a writer behind the one claim that is in its way. */
-class LoneWait {
-  readonly #setup: Setup;
-  readonly #waiter: Waiter;
-  readonly #over: () => void;
-  readonly #changed = (): void => {
-    this.#watched = undefined;
-    this.look();
+/** Tells once. What is gone before it can be watched has just made room. */
+function watchNode({ client, clock }: Setup, { path }: Obstacle, changed: () => void): Watch<Obstacle> {
+  let open = true;
+  const tell = (): void => {
+    if (!open) return;
+    open = false;
+    changed();
   };
-  /** The node that is watched, or is about to be. */
-  #watched: string | undefined;
-  #looking = false;
-  #lookAgain = false;
-  #stopped = false;
-
-  constructor(setup: Setup, waiter: Waiter, over: () => void) {
-    this.#setup = setup;
-    this.#waiter = waiter;
-    this.#over = over;
-  }
-
-  /** What is gone before it can be watched has just made room. */
-  follow({ path }: Obstacle): void {
-    if (this.#stopped || this.#watched === path) return;
-    this.#unwatch();
-    this.#watched = path;
-    this.#setup.client.getData(path, this.#changed).catch((error: unknown) => {
-      if (this.#watched !== path) return;
-      this.#watched = undefined;
-      if (isStatus(error, CODE.noNode)) this.look();
-      else later(this.#setup.clock, 0, () => this.look());
-    });
-  }
-
-  look(attempt = 0): void {
-    if (this.#stopped) return;
-    this.#lookAgain = this.#looking;
-    if (this.#looking) return;
-    this.#looking = true;
-    const { spot, standing } = this.#waiter;
-    this.#setup.lines.look(spot, standing).then(
-      (found) => this.#looked(found),
-      () =>
-        later(this.#setup.clock, attempt, () => {
-          this.#looking = false;
-          this.look(attempt + 1);
-        }),
-    );
-  }
-
-  stop(): void {
-    this.#stopped = true;
-    this.#unwatch();
-    this.#over();
-  }
-
-  #unwatch(): void {
-    if (this.#watched !== undefined) this.#setup.client.unwatch('data', this.#watched, this.#changed);
-    this.#watched = undefined;
-  }
-
-  #looked(found: Found): void {
-    this.#looking = false;
-    if (this.#stopped) return;
-    if (found.state === 'waiting') {
-      this.follow(found.obstacle);
-      if (this.#lookAgain) this.look();
-      return;
-    }
-    this.stop();
-    if (found.state === 'held') this.#waiter.granted();
-    else this.#waiter.vanished();
-  }
+  client.getData(path, tell).catch((error: unknown) => {
+    if (isStatus(error, CODE.noNode)) tell();
+    else clock.timer(backoff(clock, 0, PAUSE_MS, PAUSE_MS), tell).unref();
+  });
+  return {
+    covers: (obstacle) => open && obstacle.path === path,
+    close: () => {
+      if (open) client.unwatch('data', path, tell);
+      open = false;
+    },
+  };
 }
 
-class SharedWait {
+/** One watch of the whole line at a time, made with each look that finds none. */
+class Permits implements Crowd<ZooKeeperWaiter, Obstacle> {
   readonly #setup: Setup;
-  readonly #line: string;
-  readonly #capacity: number;
-  readonly #empty: () => void;
-  /** By the name of their nodes. */
-  readonly #waiters = new Map<string, Waiter>();
-  readonly #changed = (): void => {
-    this.#watching = false;
-    this.look();
-  };
+  readonly #spot: Spot;
+  readonly #changed: () => void;
   #watching = false;
-  #looking = false;
-  #lookAgain = false;
 
-  constructor(setup: Setup, line: string, capacity: number, empty: () => void) {
+  constructor(setup: Setup, spot: Spot, changed: () => void) {
     this.#setup = setup;
-    this.#line = line;
-    this.#capacity = capacity;
-    this.#empty = empty;
+    this.#spot = spot;
+    this.#changed = () => {
+      this.#watching = false;
+      changed();
+    };
   }
 
-  /** Room that was made after it entered may have been told before we knew that it waits. */
-  join(waiter: Waiter): () => void {
-    const node = nodeOf(waiter.standing.path);
-    this.#waiters.set(node, waiter);
-    this.look();
-    return () => this.#leave(node);
+  joined(): boolean {
+    return true;
   }
 
-  look(attempt = 0): void {
-    this.#lookAgain = this.#looking;
-    if (this.#looking || this.#waiters.size === 0) return;
-    this.#looking = true;
-    this.#look().then(
-      () => {
-        this.#looking = false;
-        if (this.#lookAgain) this.look();
-      },
-      () =>
-        later(this.#setup.clock, attempt, () => {
-          this.#looking = false;
-          this.look(attempt + 1);
-        }),
-    );
-  }
-
-  async #look(): Promise<void> {
-    const { lines, client } = this.#setup;
+  async look(waiters: ReadonlyMap<string, ZooKeeperWaiter>): Promise<Verdict<ZooKeeperWaiter>> {
+    const { client } = this.#setup;
     // Who joins while we look may stand in line since a moment after that.
-    const joined = [...this.#waiters];
-    const claims = await this.#claims(lines);
-    const held = new Set(claims.slice(0, heldCount(claims, this.#capacity)).map(({ node }) => node));
+    const joined = [...waiters.values()];
+    const claims = await this.#claims();
+    const holding = new Set(claims.slice(0, heldCount(claims, this.#spot.claim.capacity)).map(({ node }) => node));
     const there = new Set(claims.map(({ node }) => node));
-    const concerned = joined.filter(([node]) => held.has(node) || !there.has(node));
-    const stats = await Promise.all(concerned.map(([, { standing }]) => client.exists(standing.path)));
-    for (const [at, [node, waiter]] of concerned.entries()) {
-      if (this.#waiters.get(node) !== waiter) continue;
-      this.#leave(node);
-      if (stats[at]?.ephemeralOwner === client.sessionId) waiter.granted();
-      else waiter.vanished();
-    }
+    const concerned = joined.filter(({ key }) => holding.has(key) || !there.has(key));
+    const stats = await Promise.all(concerned.map(({ standing }) => client.exists(standing.path)));
+    const isOurs = (_: unknown, at: number): boolean => stats[at]?.ephemeralOwner === client.sessionId;
+    return { held: concerned.filter(isOurs), absent: concerned.filter((_, at) => !isOurs(_, at)) };
   }
 
-  /** One watch at a time. */
-  async #claims(lines: Lines): Promise<readonly ClaimName[]> {
+  close(): void {
+    if (this.#watching) this.#setup.client.unwatch('children', this.#spot.line, this.#changed);
+    this.#watching = false;
+  }
+
+  async #claims(): Promise<readonly ClaimName[]> {
     const watcher = this.#watching ? undefined : this.#changed;
     this.#watching = true;
     try {
-      return await lines.permits(this.#line, watcher);
+      return await this.#setup.lines.permits(this.#spot.line, watcher);
     } catch (error) {
       if (watcher) this.#watching = false;
       if (isStatus(error, CODE.noNode)) return [];
       throw error;
     }
   }
-
-  #leave(node: string): void {
-    this.#waiters.delete(node);
-    if (this.#waiters.size > 0) return;
-    if (this.#watching) this.#setup.client.unwatch('children', this.#line, this.#changed);
-    this.#watching = false;
-    this.#empty();
-  }
-}
-
-function later(clock: Clock, attempt: number, run: () => unknown): void {
-  clock.timer(backoff(clock, attempt, FIRST_PAUSE_MS, LONGEST_PAUSE_MS), run).unref();
 }

@@ -1,12 +1,16 @@
 /** One member of etcd, and what a network, an operator or a clock does to those who use it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { EngineError, Holdfast, type Session } from '../../src/index.js';
+import { EngineError, Holdfast } from '../../src/index.js';
+import { crowdOfWaiters, hungServer, leaveWithoutReply, placeLostWhileWaiting } from '../consensus/faults.js';
 import { etcdctl, provideEtcdctl, startEtcd } from '../servers/etcd.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import type { Server } from '../servers/server.js';
 import { clientOf, engineOf, queued, renewed, standing, until, urlOf } from './kit.js';
 
 let server: Server;
+
+/** For a busy machine: how long it takes is nobody's subject here. */
+const CALLING = { withinMs: 20_000 };
 
 beforeAll(async () => {
   server = await startEtcd();
@@ -56,44 +60,20 @@ describe('a reply that got lost', () => {
     expect(theirs.held).toBe(true);
   });
 
-  test('to a leave is no loss: release says so, and the next is served', async () => {
-    await using proxy = await FaultProxy.start(server.port);
-    await using locks = new Holdfast(urlOf(proxy));
-    await using others = new Holdfast(urlOf(server));
-    const lease = await locks.mutex('lost-leave').acquire();
-    const waiting = others.mutex('lost-leave').acquire();
-    await queued(others.mutex('lost-leave'), 1);
-    const lost = proxy.loseReplyOf(about('lost-leave'));
-    expect(await lease.release()).toBe(true);
-    await lost;
-    await (await waiting).release();
-  });
+  test('to a leave is no loss: release says so, and the next is served', () => leaveWithoutReply(server, urlOf, about));
 });
 
 test('a lease that is lost while its claim waits costs the place in line, and nothing else: the caller waits on', async () => {
   await using holder = new Holdfast(urlOf(server));
-  await using locks = new Holdfast(urlOf(server), { ttl: '2s' });
+  await using waiter = new Holdfast(urlOf(server), { ttl: '2s' });
   using client = clientOf(server);
-  const lock = holder.mutex('revoked');
-  const lease = await lock.acquire();
-  const waiting = locks.mutex('revoked').acquire();
-  await queued(lock, 1);
-  const [, before] = (await lock.inspect()).claims;
-  const [, second] = (await keysOf('holdfast/lock/revoked/')).sort((a, b) => (a.revision < b.revision ? -1 : 1));
-  await client.leaseRevoke(second!.lease, { withinMs: 2_000 });
-  await until('it stands in line again', async () => {
-    const [, again] = (await lock.inspect()).claims;
-    return again !== undefined && again.id !== before!.id;
-  });
-  await lease.release();
-  await (await waiting).release();
-
-  async function keysOf(prefix: string): Promise<{ lease: bigint; revision: bigint }[]> {
-    const end = Buffer.from(prefix);
-    end[end.length - 1]! += 1;
-    const { kvs } = await client.range({ key: Buffer.from(prefix), rangeEnd: end }, { withinMs: 2_000 });
-    return kvs.map(({ lease, createRevision }) => ({ lease, revision: createRevision }));
-  }
+  const endSession = async (): Promise<void> => {
+    const keys = { key: Buffer.from('holdfast/lock/revoked/'), rangeEnd: Buffer.from('holdfast/lock/revoked0') };
+    const { kvs } = await client.range(keys, CALLING);
+    const [, second] = kvs.toSorted((a, b) => (a.createRevision < b.createRevision ? -1 : 1));
+    await client.leaseRevoke(second!.lease, CALLING);
+  };
+  await placeLostWhileWaiting({ name: 'revoked', holder, waiter, endSession });
 });
 
 test('what was compacted while a waiter was cut off does not let it wait for ever', async () => {
@@ -118,60 +98,16 @@ test('what was compacted while a waiter was cut off does not let it wait for eve
 
 test('a server that hangs is not a lock that is busy', async () => {
   await using own = await startEtcd();
-  await using locks = new Holdfast(urlOf(own), { ttl: '4s' });
-  const lease = await locks.mutex('hung').acquire();
-  await own.pause();
-  await expect(locks.mutex('other').acquire({ timeout: '500ms' })).rejects.toBeInstanceOf(EngineError);
-  await until('the lease is lost by the clock', () => !lease.held);
-  expect(lease.signal.aborted).toBe(true);
-  own.resume();
-  await (await locks.mutex('hung').acquire()).release();
+  await hungServer(own, urlOf);
 });
 
 test('a thousand waiters: one of them is woken by each release, and no other', async () => {
   const engine = await engineOf(server, 'crowd');
-  const granted = new Map<string, bigint>();
-  const sessions = await Promise.all(
-    Array.from({ length: 10 }, (_, at) =>
-      engine.open(
-        { id: `${at}`, realm: '', ttlMs: 120_000, label: 'crowd' },
-        { granted: (id, token) => void granted.set(id, token), lost: () => {}, ended: () => {} },
-      ),
-    ),
-  );
-  const line = { kind: 'lock', name: 'crowd' } as const;
-  const enter = async (session: Session, serial: number): Promise<string> => {
-    const id = `claim-${serial}`;
-    const all = 2 ** 31 - 1;
-    await session.enter({ id, line, serial, weight: all, capacity: all, wait: true, note: '{}' });
-    return id;
-  };
-  const ids: string[] = [];
-  while (ids.length < 1_001) {
-    const batch = Array.from({ length: Math.min(91, 1_001 - ids.length) }, (_, at) => ids.length + at);
-    ids.push(...(await Promise.all(batch.map((serial) => enter(sessions[serial % 10]!, serial)))));
-  }
-  // Who enters at once with others stands wherever etcd put it: only the line itself knows the order.
-  const order: string[] = [];
-  for await (const { claims } of engine.inspect!({ name: 'crowd' })) order.push(...claims.map(({ id }) => id));
-  expect(order).toHaveLength(1_001);
-  const releases = 100;
-  const before = await eventsSent();
-  for (let at = 0; at < releases; at += 1) {
-    const id = order[at]!;
-    await sessions[Number(id.slice(6)) % 10]!.leave({ id, line });
-    await until('the next is granted', () => granted.has(order[at + 1]!));
-  }
-  expect(granted.size).toBe(releases);
-  expect((await eventsSent()) - before).toBe(releases);
-  await Promise.all(sessions.map((session) => session.close()));
-  await engine[Symbol.asyncDispose]();
-
-  /** The server's own count of what it told to watchers. */
-  async function eventsSent(): Promise<number> {
+  await crowdOfWaiters(engine, async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text();
     return Number(/^etcd_debugging_mvcc_events_total (\d+)/m.exec(metrics)?.[1]);
-  }
+  });
+  await engine[Symbol.asyncDispose]();
 });
 
 describe('users', () => {
@@ -236,9 +172,9 @@ test('a lease that is revoked by others is told to its holder at once, not with 
   const lease = await locks.mutex('told').acquire();
   const { kvs } = await client.range(
     { key: Buffer.from('holdfast/lock/told/'), rangeEnd: Buffer.from('holdfast/lock/told0') },
-    { withinMs: 2_000 },
+    CALLING,
   );
-  await client.leaseRevoke(kvs[0]!.lease, { withinMs: 2_000 });
+  await client.leaseRevoke(kvs[0]!.lease, CALLING);
   await until('the holder is told', () => !lease.held);
   expect(lease.signal.reason).toMatchObject({ reason: 'session' });
   await (await locks.mutex('told').acquire()).release();

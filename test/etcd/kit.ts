@@ -1,13 +1,11 @@
 /** What the tests of etcd share. */
 import { etcd } from '../../src/engines/etcd/index.js';
 import { EtcdClient } from '../../src/engines/etcd/client/client.js';
-import type { Engine, Lease, Lock } from '../../src/index.js';
+import type { Engine } from '../../src/index.js';
 import { systemClock } from '../../src/core/clock.js';
 import { LOOPBACK } from '../servers/ports.js';
-import { waitFor } from '../servers/wait.js';
 
-/** What takes longer than this on a busy machine does not happen. */
-const WITHIN_MS = 30_000;
+export { queued, renewed, standing, until } from '../consensus/lines.js';
 
 interface At {
   readonly port: number;
@@ -27,30 +25,4 @@ export function clientOf(...servers: readonly At[]): EtcdClient & Disposable {
 /** The raw engine. */
 export function engineOf(server: At, namespace: string): Promise<Engine> {
   return etcd(urlOf(server)).connect({ namespace, clock: systemClock });
-}
-
-/** Waits for a condition; fails with its name when it does not come true. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  if (!(await waitFor(condition, WITHIN_MS))) throw new Error(`not in ${WITHIN_MS} ms: ${what}`);
-}
-
-/** How many claims of each kind stand in a lock's line. */
-export async function standing(lock: Lock): Promise<{ held: number; waiting: number }> {
-  const { claims } = await lock.inspect();
-  const held = claims.filter(({ state }) => state === 'held').length;
-  return { held, waiting: claims.length - held };
-}
-
-export async function queued(lock: Lock, waiting: number): Promise<void> {
-  await until(`${waiting} claims wait for ${lock.name}`, async () => (await standing(lock)).waiting === waiting);
-}
-
-/** Waits until a beat has renewed a lease that is held: nothing else lets its validity grow. */
-export async function renewed(lease: Lease): Promise<void> {
-  let before = lease.remaining;
-  await until(`a beat renews the lease on ${lease.name}`, () => {
-    const grew = lease.remaining > before;
-    before = lease.remaining;
-    return grew;
-  });
 }

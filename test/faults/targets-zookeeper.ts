@@ -1,82 +1,26 @@
 /** ZooKeeper under faults: one server, and an ensemble of three. */
 import { ZooKeeperClient } from '../../src/engines/zookeeper/client/client.js';
-import { FaultProxy } from '../servers/fault-proxy.js';
-import type { Network } from '../servers/network.js';
 import type { Server } from '../servers/server.js';
 import { startZooKeeper, startZooKeeperEnsemble, versionOf } from '../servers/zookeeper.js';
+import { type OnHosts, single, type System, three } from './targets-members.js';
 import type { Target } from './targets.js';
-
-type Apart = NonNullable<Target['apart']>;
-type ApartOn = (network: Network, servers: readonly Server[], settled: () => Promise<void>) => Apart;
 
 /** Workers say who they are, so that it can be seen whether the password gets anywhere. */
 const PASSWORD = 'correct-horse-battery-staple';
 const DIGEST = `worker:${PASSWORD}`;
 
-/** Proxies for each worker, one before each server. */
-class WorkerProxies implements AsyncDisposable {
-  readonly all = new Map<string, readonly FaultProxy[]>();
-  readonly #servers: readonly Server[];
-
-  constructor(servers: readonly Server[]) {
-    this.#servers = servers;
-  }
-
-  async urlFor(worker: string): Promise<string> {
-    const known = this.all.get(worker);
-    const proxies = known ?? (await Promise.all(this.#servers.map(({ port }) => FaultProxy.start(port))));
-    this.all.set(worker, proxies);
-    return urlOf(proxies.map(({ port }) => ({ host: '127.0.0.1', port })));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const proxy of [...this.all.values()].flat()) await proxy[Symbol.asyncDispose]();
-  }
-}
+const ZOOKEEPER: System = { urlOf, described };
 
 export async function startZooKeeperSingle(): Promise<Target> {
-  const server = await startZooKeeper();
-  const proxies = new WorkerProxies([server]);
-  return {
-    ...(await common([server])),
-    urlFor: (worker) => proxies.urlFor(worker),
-    server,
-    proxies: proxies.all,
-    [Symbol.asyncDispose]: async () => {
-      await proxies[Symbol.asyncDispose]();
-      await server.stop();
-    },
-  };
+  return single(await startZooKeeper(), ZOOKEEPER);
 }
 
-/** @param apart where every server has a host of its own. */
-export async function startZooKeeperThree(apart?: { network: Network; apartOn: ApartOn }): Promise<Target> {
-  const ensemble = await startZooKeeperEnsemble(apart && { hosts: () => apart.network.host() });
-  const { members } = ensemble;
-  const proxies = new WorkerProxies(members);
-  const url = urlOf(members);
-  return {
-    ...(await common(members)),
-    urlFor: async (worker) => (apart ? url : proxies.urlFor(worker)),
-    leader: () => ensemble.leader(),
-    failover: async () => {
-      const old = await ensemble.leader();
-      await old.kill();
-      await ensemble.leader();
-      await old.restart();
-      await ensemble.settled();
-    },
-    ...(apart ? { apart: apart.apartOn(apart.network, members, () => ensemble.settled()) } : { proxies: proxies.all }),
-    [Symbol.asyncDispose]: async () => {
-      await proxies[Symbol.asyncDispose]();
-      await ensemble[Symbol.asyncDispose]();
-    },
-  };
+export async function startZooKeeperThree(onHosts?: OnHosts): Promise<Target> {
+  const ensemble = await startZooKeeperEnsemble(onHosts && { hosts: () => onHosts.network.host() });
+  return three(ensemble, ZOOKEEPER, onHosts);
 }
 
-async function common(
-  servers: readonly Server[],
-): Promise<Pick<Target, 'observerUrl' | 'secrets' | 'deleteSome' | 'leftovers' | 'versions'>> {
+async function described(servers: readonly Server[]): ReturnType<System['described']> {
   return {
     observerUrl: urlOf(servers),
     secrets: [PASSWORD],

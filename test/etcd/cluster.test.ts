@@ -4,4 +4,4 @@ import { testCluster } from '../consensus/cluster.js';
 import { startEtcdCluster } from '../servers/etcd.js';
 import { urlOf } from './kit.js';
 
-testCluster({ start: startEtcdCluster, urlOf, ttl: '8s', slowTest: test });
+testCluster({ start: startEtcdCluster, urlOf, ttl: '15s', slowTest: test });

@@ -65,7 +65,7 @@ describe('a reply that got lost', () => {
 
 test('a lease that is lost while its claim waits costs the place in line, and nothing else: the caller waits on', async () => {
   await using holder = new Holdfast(urlOf(server));
-  await using waiter = new Holdfast(urlOf(server), { ttl: '2s' });
+  await using waiter = new Holdfast(urlOf(server));
   using client = clientOf(server);
   const endSession = async (): Promise<void> => {
     const keys = { key: Buffer.from('holdfast/lock/revoked/'), rangeEnd: Buffer.from('holdfast/lock/revoked0') };

@@ -146,7 +146,7 @@ describe('connections', () => {
   test('a server that hangs is left, and taken back when it answers; a session that outlived its time is expired', async () => {
     await using own = await startZooKeeper();
     let expired = false;
-    await using client = await clientOf(own, { timeoutMs: 4_000, listener: { expired: () => void (expired = true) } });
+    await using client = await clientOf(own, { timeoutMs: 12_000, listener: { expired: () => void (expired = true) } });
     await own.pause();
     await expect(client.sync()).rejects.toMatchObject({ status: CODE.connectionLoss });
     own.resume();
@@ -158,7 +158,7 @@ describe('connections', () => {
     );
     await using proxy = await FaultProxy.start(own.port);
     let gone = false;
-    await using short = await clientOf(proxy, { timeoutMs: 1_000, listener: { expired: () => void (gone = true) } });
+    await using short = await clientOf(proxy, { timeoutMs: 3_000, listener: { expired: () => void (gone = true) } });
     await short.create('/short', { mode: 'ephemeral' });
     proxy.set({ mode: 'reset' });
     await until('the server has ended the session', async () => (await client.exists('/short')) === undefined);

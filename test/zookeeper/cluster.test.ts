@@ -8,7 +8,7 @@ testCluster({
   start: startZooKeeperEnsemble,
   urlOf,
   // An election takes longer here, and so does a server's way back.
-  ttl: '12s',
+  ttl: '24s',
   // They take long: for `npm run test:matrix` only.
   slowTest: test.runIf(process.env['HOLDFAST_MATRIX'] !== undefined),
 });

@@ -11,7 +11,13 @@ import { CODE, ZooKeeperError } from '../../src/engines/zookeeper/client/status.
 import { LOOPBACK } from '../servers/ports.js';
 
 const SESSION = 0x7eed_f00d_cafe_0001n;
-const WELCOME = frame(new Writer().int(0).int(4_000).long(SESSION).bytes(Buffer.alloc(16, 7)).bool(false).finish());
+
+/** What a server greets with, and for how long the session lives: what can't be sent waits for a third of that. */
+function welcome(timeoutMs: number): Buffer {
+  return frame(new Writer().int(0).int(timeoutMs).long(SESSION).bytes(Buffer.alloc(16, 7)).bool(false).finish());
+}
+
+const WELCOME = welcome(4_000);
 
 /** Greets as a server does, unless told otherwise, and answers each request as it is told. */
 class Liar implements AsyncDisposable {
@@ -75,7 +81,7 @@ function reply(xid: number): Buffer {
 test('whatever bytes come, a call ends in time, and the client serves on', async () => {
   await using liar = await Liar.start();
   await using client = clientOf(liar.port);
-  await client.open(5_000);
+  await client.open(30_000);
   const good = reply(1);
   const noise = fc.oneof(
     fc.uint8Array({ minLength: 1, maxLength: 300 }).map((bytes) => Buffer.from(bytes)),
@@ -95,7 +101,7 @@ test('whatever bytes come, a call ends in time, and the client serves on', async
     { numRuns: 30 },
   );
   liar.answer = (xid, socket) => void socket.write(reply(xid));
-  await expect.poll(() => client.exists('/a').catch(() => undefined), { timeout: 10_000 }).toMatchObject({ czxid: 9n });
+  await expect.poll(() => client.exists('/a').catch(() => undefined), { timeout: 40_000 }).toMatchObject({ czxid: 9n });
   expect(client.sessionId).toBe(SESSION);
 });
 
@@ -112,7 +118,7 @@ test('whatever a server greets with, it gets no further, and the next is asked',
       liar.greeting = greeting;
       await using client = clientOf(liar.port, honest.port);
       // What looks like a session that has expired is one: it is told, and that is all.
-      await client.open(10_000).catch((error: unknown) => expect(error).toMatchObject({ status: CODE.sessionExpired }));
+      await client.open(30_000).catch((error: unknown) => expect(error).toMatchObject({ status: CODE.sessionExpired }));
     }),
     { numRuns: 10 },
   );
@@ -122,8 +128,9 @@ test('a server that hangs is left in time for one that answers, in the same sess
   await using hung = await Liar.start();
   await using liar = await Liar.start();
   liar.answer = (xid, socket) => void socket.write(reply(xid));
+  hung.greeting = welcome(24_000);
   await using client = clientOf(hung.port, liar.port);
-  await client.open(5_000);
+  await client.open(30_000);
   expect(hung.connections).toBe(1);
   await expect(client.exists('/a')).rejects.toMatchObject({ status: CODE.connectionLoss, sent: true });
   expect(await client.exists('/a')).toMatchObject({ czxid: 9n });
@@ -142,10 +149,11 @@ test('what could never be sent says so', async () => {
 test('a session that the servers do not know is expired, and not a lost connection', async () => {
   await using liar = await Liar.start();
   let told = false;
+  liar.greeting = welcome(24_000);
   const servers = [{ host: LOOPBACK, port: liar.port }];
   const listener = { expired: () => void (told = true) };
   const client = new ZooKeeperClient({ servers, timeoutMs: 3_000, random: () => 0, listener });
-  await client.open(5_000);
+  await client.open(30_000);
   liar.greeting = frame(new Writer().int(0).int(0).long(0n).bytes(Buffer.alloc(16)).bool(false).finish());
   liar.answer = (_xid, socket) => socket.destroy();
   await expect(client.exists('/a')).rejects.toMatchObject({ status: CODE.connectionLoss });

@@ -34,9 +34,9 @@ test('whoever goes by pings believes to hold what another holds; we know before 
   const follower = ensemble.members.find((member) => member !== leader)!;
   const seat = (member: typeof leader): number => ensemble.members.indexOf(member) + 1;
   const link = links.get(`${seat(follower)}→${seat(leader)}`)!;
-  await using locks = new Holdfast(urlOf(follower), { ttl: '2s' });
+  await using locks = new Holdfast(urlOf(follower), { ttl: '4s' });
   await using others = new Holdfast(urlOf(leader));
-  await using control = await clientOf(follower, { timeoutMs: 2_000 });
+  await using control = await clientOf(follower, { timeoutMs: 4_000 });
   await using judge = await clientOf(leader);
   const { path } = await control.create('/control-', { mode: 'ephemeral-sequential' });
   const lease = await locks.mutex('link').acquire();
@@ -61,11 +61,11 @@ test('with other servers to go to, we leave the one that hangs on its leader, an
   const [follower, other] = ensemble.members.filter((member) => member !== leader);
   const seat = (member: typeof leader): number => ensemble.members.indexOf(member) + 1;
   const link = links.get(`${seat(follower!)}→${seat(leader)}`)!;
-  await using locks = new Holdfast(urlOf(follower!, other!, leader), { ttl: '6s' });
+  await using locks = new Holdfast(urlOf(follower!, other!, leader), { ttl: '9s' });
   const lease = await locks.mutex('left').acquire();
   link.set({ mode: 'freeze' });
   const start = lease.remaining + performance.now();
-  await until('beats get through elsewhere', () => lease.remaining + performance.now() > start + 6_000);
+  await until('beats get through elsewhere', () => lease.remaining + performance.now() > start + 9_000);
   expect(lease.state).toBe('held');
   link.heal();
   expect(await lease.release()).toBe(true);

@@ -68,7 +68,9 @@ describe.each(STRATEGIES)('%s', (strategy) => {
     await using stage = new Stage(() => server.port);
     const [a, b] = [stage.locks({ strategy }), stage.locks({ strategy })];
     const lease = await a.mutex('busy').acquire();
-    await expect(b.mutex('busy').acquire({ timeout: 1_000 })).rejects.toThrow(AcquireTimeoutError);
+    // The timeout counts the wait, and not the connection.
+    await b.ready();
+    await expect(b.mutex('busy').acquire({ timeout: 3_000 })).rejects.toThrow(AcquireTimeoutError);
     expect(await b.mutex('busy').tryAcquire()).toBeUndefined();
     await lease.release();
   });

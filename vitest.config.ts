@@ -6,8 +6,9 @@ export default defineConfig({
     pool: 'forks',
     // Most tests wait for servers most of the time: more of them than cores.
     maxWorkers: 3,
-    // Real clocks on slow machines: a test waits for conditions, and this bound is only for those that hang.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // Real clocks on slow machines: a test waits for conditions, and this bound is only for those that hang. Processes that
+    // hand a lock to each other a thousand times need a minute where many others are at work.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
   },
 });

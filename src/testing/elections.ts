@@ -61,7 +61,7 @@ export const elections: readonly Case[] = group({ needs: every(registers, listin
       giveUp.abort('enough');
       await assert.rejects(candidate.promise, (error) => error === 'enough');
       await assert.rejects(b.election(name).campaign({ timeout: 0 }), AcquireTimeoutError);
-      await assert.rejects(b.election(name).campaign({ timeout: 500 }), AcquireTimeoutError);
+      await assert.rejects(b.election(name).campaign({ timeout: 2_000 }), AcquireTimeoutError);
       await stage.queued(a.mutex(name), 0);
       assert.equal(term.held, true);
     },

@@ -80,7 +80,7 @@ export class Stage {
 
   /** An instance that beats soon: an engine may keep the news of an eviction until then. */
   lively(): Holdfast {
-    return this.holdfast({ ttl: 4 * this.shortTtlMs });
+    return this.holdfast({ ttl: 3 * this.shortTtlMs });
   }
 
   stallable(): Stallable {

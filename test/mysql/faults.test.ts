@@ -143,7 +143,7 @@ describe.each(PINNED)('%s', (strategy) => {
 
 test('queue: killed connections cost nobody a lease', async () => {
   await using stage = new Stage(() => server.port);
-  const locks = stage.byUrl('', { ttl: '3s' });
+  const locks = stage.byUrl('', { ttl: '10s' });
   const lease = await locks.mutex('job').acquire();
   for (let round = 0; round < 5; round += 1) {
     await killAll();

@@ -8,7 +8,7 @@ import type { MysqlStrategy } from '../../src/engines/mysql/traits.js';
 export const LONG = process.env['HOLDFAST_MATRIX'] !== undefined;
 
 /** For tests that have a long form. */
-export const LIMIT_MS = LONG ? 900_000 : 60_000;
+export const LIMIT_MS = LONG ? 900_000 : 180_000;
 
 /** One of each family: lines, rows, connections. Conformance runs on all of them always. */
 export const STRATEGIES: readonly MysqlStrategy[] = LONG

@@ -1,10 +1,12 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Pool } from 'mysql2';
 import { createPool as createPromisePool } from 'mysql2/promise';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../src/engines/mysql/index.js';
 import { AcquireTimeoutError, Holdfast } from '../../src/index.js';
+import { gate, track } from '../../src/testing/tracked.js';
 import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 import { eventually } from '../servers/wait.js';
@@ -66,7 +68,9 @@ describe.each(STRATEGIES)('%s', (strategy) => {
     await using stage = new Stage(() => server.port);
     const [a, b] = [stage.locks({ strategy }), stage.locks({ strategy })];
     const lease = await a.mutex('busy').acquire();
-    await expect(b.mutex('busy').acquire({ timeout: 1_000 })).rejects.toThrow(AcquireTimeoutError);
+    // The timeout counts the wait, and not the connection.
+    await b.ready();
+    await expect(b.mutex('busy').acquire({ timeout: 3_000 })).rejects.toThrow(AcquireTimeoutError);
     expect(await b.mutex('busy').tryAcquire()).toBeUndefined();
     await lease.release();
   });
@@ -154,6 +158,65 @@ test.each(['for-update', 'get-lock'] as const)(
     expect((await b.tryAcquire())?.held).toBe(true);
   },
 );
+
+/** The same pool, which tells what is about to be sent, and sends it when that has been heard. */
+function overheard(pool: Pool, hear: (statement: string) => Promise<void>): object {
+  type Query = (options: { readonly sql: string }, done: (error: unknown, result?: unknown) => void) => unknown;
+  const wrapped = (connection: object): object =>
+    new Proxy(connection, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(target, name, target);
+        if (typeof value !== 'function') return value;
+        if (name !== 'query') return (value as () => unknown).bind(target);
+        const query: Query = (options, done) =>
+          void hear(options.sql).then(() => void (value as Query).call(target, options, done));
+        return query;
+      },
+    });
+  return {
+    promise: () => undefined,
+    config: { connectionLimit: 10 },
+    getConnection: (done: (error: unknown, connection?: object) => void) =>
+      pool.getConnection((error, connection) => (error ? done(error) : done(null, wrapped(connection)))),
+  };
+}
+
+test.each([
+  ['row', /^INSERT INTO holdfast_row/],
+  ['version', /^SELECT CAST\(token AS CHAR\), owner/],
+] as const)('%s: what was given up is dropped after it was asked for, and not before', async (strategy, asks) => {
+  await using stage = new Stage(() => server.port);
+  const holder = stage.locks({ strategy }).mutex('overtaken');
+  const lease = await holder.acquire();
+  const late = gate();
+  const sent: string[] = [];
+  let holdsBack = false;
+  const own = stage.pool();
+  // A drop finds a connection at once, beside that of the question.
+  const ready = await Promise.all([1, 2, 3].map(() => own.promise().getConnection()));
+  for (const connection of ready) connection.release();
+  const pool = overheard(own, async (statement) => {
+    const kind = asks.test(statement) ? 'take' : /SET owner = ''/.test(statement) ? 'drop' : undefined;
+    if (kind === 'take' && holdsBack && !sent.includes('held back')) {
+      sent.push('held back');
+      await late.opened;
+    }
+    if (kind && holdsBack) sent.push(kind);
+  });
+  await using locks = new Holdfast(mysql(pool, { strategy }), { ttl: '1m' });
+  const giveUp = new AbortController();
+  const waiter = track(locks.mutex('overtaken').acquire({ signal: giveUp.signal }));
+  holdsBack = true;
+  await eventually('a question is on its way', async () => expect(sent).toEqual(['held back']));
+  giveUp.abort('enough');
+  await expect(waiter.promise).rejects.toBe('enough');
+  // The question finds it free.
+  await lease.release();
+  const tried = locks.mutex('overtaken').tryAcquire();
+  late.open();
+  expect((await tried)?.held).toBe(true);
+  expect(sent.slice(0, 3)).toEqual(['held back', 'take', 'drop']);
+});
 
 test('what is no pool is refused when it is passed', () => {
   for (const wrong of [{}, { query() {} }, undefined, 5])

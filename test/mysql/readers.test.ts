@@ -98,7 +98,7 @@ test('what a writer wrote is there for as long as it reads, whoever waits', asyn
 
 test('a downgrade that finds no connection is made when there is one; until then it excludes', async () => {
   await using stage = new Stage(() => server.port);
-  const locks = stage.byUrl('strategy=for-update&connections=2', { ttl: '3s' });
+  const locks = stage.byUrl('strategy=for-update&connections=2', { ttl: '6s' });
   const other = stage.byUrl('strategy=for-update');
   const own = await locks.rwLock('scarce').write.acquire();
   const last = await locks.mutex('last').acquire();
@@ -136,7 +136,7 @@ test('connections of your pool go back as they were', async () => {
 
 /** A downgrade of which one reply is lost, with its connection. */
 async function downgradeWithout(replyOf: string, stage: Stage, proxy: FaultProxy): Promise<Lease> {
-  const { write } = stage.byUrl('strategy=for-update', { ttl: '3s' }, proxy.port).rwLock(replyOf);
+  const { write } = stage.byUrl('strategy=for-update', { ttl: '6s' }, proxy.port).rwLock(replyOf);
   const own = await write.acquire();
   const lost = proxy.loseReplyOf((request) => request.includes(replyOf));
   const reader = await own.downgrade();

@@ -88,7 +88,7 @@ describe.each([1213, 1205, 3058] as const)('error %i', (errno) => {
     isBroken = true;
     const failure = await locks
       .mutex('never')
-      .acquire({ timeout: 1_000 })
+      .acquire({ timeout: 3_000 })
       .catch((error: unknown) => error);
     isBroken = false;
     // To wait for a row for too long is what busy means where the server keeps the queue.

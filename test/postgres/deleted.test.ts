@@ -19,7 +19,7 @@ function waits(namespace: string, count = 1): Promise<boolean> {
 
 test('lines: who holds goes on holding, who comes waits behind who waited, and all are served', async () => {
   const namespace = 'lines';
-  const [a, b, c] = [0, 1, 2].map(() => kit.locks(kit.url, { namespace, ttl: '2s' }));
+  const [a, b, c] = [0, 1, 2].map(() => kit.locks(kit.url, { namespace, ttl: '4s' }));
   const first = await a!.mutex('x').acquire();
   const second = b!.mutex('x').acquire();
   expect(await waits(namespace)).toBe(true);
@@ -35,7 +35,7 @@ test('lines: who holds goes on holding, who comes waits behind who waited, and a
 
 test('lines, and nobody comes: who waited is served all the same', async () => {
   const namespace = 'nobody';
-  const [a, b] = [0, 1].map(() => kit.locks(kit.url, { namespace, ttl: '2s' }));
+  const [a, b] = [0, 1].map(() => kit.locks(kit.url, { namespace, ttl: '4s' }));
   const first = await a!.semaphore('x', 2).acquire({ permits: 2 });
   const second = b!.semaphore('x', 2).acquire();
   expect(await waits(namespace)).toBe(true);
@@ -46,7 +46,7 @@ test('lines, and nobody comes: who waited is served all the same', async () => {
 
 test('claims: who held is told, and the lock is not taken for ever', async () => {
   const namespace = 'claims';
-  const [a, b, c] = [0, 1, 2].map(() => kit.locks(kit.url, { namespace, ttl: '2s' }));
+  const [a, b, c] = [0, 1, 2].map(() => kit.locks(kit.url, { namespace, ttl: '4s' }));
   const first = await a!.mutex('x').acquire();
   const second = b!.mutex('x').run((lease) => lease.held);
   expect(await waits(namespace)).toBe(true);
@@ -58,7 +58,7 @@ test('claims: who held is told, and the lock is not taken for ever', async () =>
 
 test('lines and sessions: orphans that no line has counted do not make it forget who waits', async () => {
   const namespace = 'orphans';
-  const [a, b, c] = [0, 1, 2].map(() => kit.locks(kit.url, { namespace, ttl: '2s' }));
+  const [a, b, c] = [0, 1, 2].map(() => kit.locks(kit.url, { namespace, ttl: '4s' }));
   const lost = await a!.mutex('x').acquire();
   const waiting = b!.mutex('x').acquire();
   expect(await waits(namespace)).toBe(true);

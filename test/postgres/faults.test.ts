@@ -61,7 +61,7 @@ describe('queue', () => {
 
   test('a reply that is lost is asked for again, and nothing is left behind', async () => {
     const { proxy, url } = await throughProxy();
-    const locks = kit.locks(url, { ttl: '2s' });
+    const locks = kit.locks(url, { ttl: '6s' });
     await locks.mutex('warm').run(() => {});
     const lost = proxy.loseReplyOf((request) => request.includes('lost-reply'));
     const lease = await locks.mutex('lost-reply').acquire();
@@ -84,11 +84,11 @@ describe('queue', () => {
 
   test('an exhausted pool is an error that says so; a held lock outlives it', async () => {
     const pool = kit.pool({ max: 1 });
-    const locks = kit.locks(pool, { ttl: '2s' });
+    const locks = kit.locks(pool, { ttl: '6s' });
     const lease = await locks.mutex('x').acquire();
     const mine = await pool.connect();
     try {
-      await expect(locks.mutex('y').acquire({ timeout: '3s' })).rejects.toThrow('connections of the pool were in use');
+      await expect(locks.mutex('y').acquire({ timeout: '7s' })).rejects.toThrow('connections of the pool were in use');
       expect(lease.held).toBe(true);
     } finally {
       mine.release();
@@ -109,7 +109,7 @@ describe('queue', () => {
     const pick = (): string => names[Math.floor(Math.random() * names.length)]!;
     const storm = async (): Promise<void> => {
       for (let round = 0; round < 4; round += 1) {
-        const locks = kit.locks(kit.url, { ttl: '5s', namespace: 'storm' });
+        const locks = kit.locks(kit.url, { ttl: '30s', namespace: 'storm' });
         await Promise.all(
           Array.from({ length: 12 }, async () => {
             const lock = locks.all([locks.mutex(pick()), locks.rwLock(pick()).read, locks.semaphore(pick(), 3)]);

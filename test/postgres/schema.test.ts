@@ -18,7 +18,7 @@ test('many instances may be the first, at once', async () => {
 test('two schemas, and two prefixes in one schema, do not see each other', async () => {
   const places = [{}, { schema: 'other' }, { schema: 'other', tablePrefix: 'mine_' }];
   const leases = await Promise.all(
-    places.map((place) => kit.locks(kit.url, place).mutex('x').acquire({ timeout: '5s' })),
+    places.map((place) => kit.locks(kit.url, place).mutex('x').acquire({ timeout: '30s' })),
   );
   expect(leases.map(({ held }) => held)).toEqual([true, true, true]);
 });

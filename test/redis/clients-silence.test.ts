@@ -12,6 +12,14 @@ test('a subscriber of node-redis leaves a server that hangs, and is there again 
   const client = createClient({ url: `redis://127.0.0.1:${server.port}` });
   client.on('error', () => {});
   await client.connect();
+  const leaves = new Promise((resolve) => {
+    const duplicate = client.duplicate.bind(client);
+    client.duplicate = ((...args: Parameters<typeof duplicate>) => {
+      const subscriber = duplicate(...args);
+      subscriber.once('reconnecting', resolve);
+      return subscriber;
+    }) as typeof client.duplicate;
+  });
   const locks = new Holdfast(redis(client, { epochGuard: false }), { ttl: '60s' });
   await locks.ready();
   const subscribers = async (): Promise<readonly string[]> =>
@@ -21,8 +29,8 @@ test('a subscriber of node-redis leaves a server that hangs, and is there again 
   const before = await subscribers();
   expect(before).toHaveLength(1);
   await server.pause();
-  // Longer than the silence after which it gives the connection up.
-  await new Promise((resolve) => setTimeout(resolve, 8_500));
+  // After some seconds of silence it gives the connection up.
+  await leaves;
   server.resume();
   await eventually('another connection listens', async () => {
     const after = await subscribers();

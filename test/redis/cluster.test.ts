@@ -121,7 +121,7 @@ type Options = HoldfastOptions & { readonly epochGuard?: boolean };
 function instance(options: Options = {}): Holdfast {
   const { epochGuard = true, ...rest } = options;
   const hosts = cluster.hosts.map(({ host, port }) => `${host}:${port}`).join();
-  return new Holdfast(`redis+cluster://${hosts}?epochGuard=${epochGuard}`, { ttl: '2s', ...rest });
+  return new Holdfast(`redis+cluster://${hosts}?epochGuard=${epochGuard}`, { ttl: '6s', ...rest });
 }
 
 /** Whatever the namespace is: the shard decides. */

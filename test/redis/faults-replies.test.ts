@@ -2,7 +2,7 @@
  * A network that loses one packet, or lets one overtake another. Each of these happens to a real Redis; a rejection that
  * nobody handles fails the whole run.
  */
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Redis } from 'ioredis';
 import { redis as redisEngine } from '../../src/engines/redis/index.js';
 import { EngineError, Holdfast } from '../../src/index.js';
@@ -10,8 +10,6 @@ import { FaultProxy } from '../servers/fault-proxy.js';
 import { startRedis } from '../servers/redis.js';
 import { command } from '../servers/resp.js';
 import { carrying, connect, deserted, failureOf, hearingFrom, queued, renewed, standing, urlOf } from './faults-kit.js';
-
-vi.setConfig({ testTimeout: 20_000 });
 
 describe.concurrent('the reply of an enter that got lost', () => {
   test('costs nothing: acquire still gives the lease, and the claim stands once', async () => {
@@ -222,7 +220,7 @@ describe.concurrent('a message that got lost', () => {
       await using first = new Holdfast(urlOf(server.port), { ttl: '6s' });
       await using second = new Holdfast(source, { ttl: '6s' });
       const lease = await first.mutex('job').acquire();
-      const waiting = second.mutex('job').acquire({ timeout: '6s' });
+      const waiting = second.mutex('job').acquire({ timeout: '12s' });
       await queued(first.mutex('job'), 1);
       proxy.set({ mode });
       await lease.release();

@@ -1,14 +1,12 @@
 /** Users of Redis who may not do everything, and what an error may tell about them: never a password or a session's id. */
 import { readFile } from 'node:fs/promises';
 import { inspect } from 'node:util';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { EngineError, Holdfast } from '../../src/index.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import { startRedis } from '../servers/redis.js';
 import { command } from '../servers/resp.js';
 import { carrying, failureOf, lossOf, queued, renewed, urlOf } from './faults-kit.js';
-
-vi.setConfig({ testTimeout: 20_000 });
 
 const PASSWORD = 'open-sesame-7731';
 
@@ -21,7 +19,7 @@ describe.concurrent('a user of Redis', () => {
     process.on('warning', listen);
     try {
       for (let instance = 0; instance < 2; instance += 1) {
-        await using locks = new Holdfast(urlOfApp(server.port, true), { ttl: '2s' });
+        await using locks = new Holdfast(urlOfApp(server.port, true), { ttl: '6s' });
         await locks.mutex('job').run((lease) => lease.assertHeld());
         await locks.mutex('job').run((lease) => lease.assertHeld());
       }
@@ -53,8 +51,8 @@ describe.concurrent('a user of Redis', () => {
   ])('without %s is told which command it lacks', async (_, name, rights) => {
     await using server = await startRedis();
     await permit(server.port, '+@all', ...rights);
-    await using locks = new Holdfast(urlOfApp(server.port), { ttl: '2s' });
-    const failure = await failureOf(locks.mutex('job').acquire({ timeout: '500ms' }));
+    await using locks = new Holdfast(urlOfApp(server.port), { ttl: '6s' });
+    const failure = await failureOf(locks.mutex('job').acquire({ timeout: '5s' }));
     expect(failure).toBeInstanceOf(EngineError);
     expect(inspect(failure)).toContain(`'${name}'`);
     expectNoSecrets(failure, []);
@@ -63,8 +61,8 @@ describe.concurrent('a user of Redis', () => {
   test('without the keys of the namespace is told that it lacks them', async () => {
     await using server = await startRedis();
     await permit(server.port, '+@all', 'resetkeys', '~other:*');
-    await using locks = new Holdfast(urlOfApp(server.port), { ttl: '2s' });
-    const failure = await failureOf(locks.mutex('job').acquire({ timeout: '500ms' }));
+    await using locks = new Holdfast(urlOfApp(server.port), { ttl: '6s' });
+    const failure = await failureOf(locks.mutex('job').acquire({ timeout: '5s' }));
     expect(failure).toBeInstanceOf(EngineError);
     expect(inspect(failure)).toMatch(/NOPERM/);
     expectNoSecrets(failure, []);
@@ -73,7 +71,7 @@ describe.concurrent('a user of Redis', () => {
   test('without rights is not to try again', async () => {
     await using server = await startRedis();
     await permit(server.port, '+@all', '-eval', '-evalsha');
-    await using locks = new Holdfast(urlOfApp(server.port), { ttl: '2s' });
+    await using locks = new Holdfast(urlOfApp(server.port), { ttl: '6s' });
     const failure = await failureOf(locks.mutex('job').acquire());
     expect(failure).toMatchObject({ code: 'HOLDFAST_ENGINE', retryable: false });
   });
@@ -81,8 +79,8 @@ describe.concurrent('a user of Redis', () => {
   test('with the rights that the page of the engine lists can do everything', async () => {
     await using server = await startRedis();
     await permit(server.port, '-@all', 'resetkeys', 'resetchannels', ...(await documentedRights()));
-    await using first = new Holdfast(urlOfApp(server.port, true), { ttl: '2s' });
-    await using second = new Holdfast(urlOfApp(server.port, true), { ttl: '2s' });
+    await using first = new Holdfast(urlOfApp(server.port, true), { ttl: '6s' });
+    await using second = new Holdfast(urlOfApp(server.port, true), { ttl: '6s' });
     const lock = first.rwLock('job').write;
     const lease = await lock.acquire();
     const waiting = second.mutex('job').acquire();
@@ -104,8 +102,8 @@ describe.concurrent('an error', () => {
     await using server = await startRedis();
     await using proxy = await FaultProxy.start(server.port);
     await permit(server.port, '+@all');
-    await using locks = new Holdfast(urlOfApp(proxy.port), { ttl: '2s' });
-    await using other = new Holdfast(urlOfApp(server.port), { ttl: '2s' });
+    await using locks = new Holdfast(urlOfApp(proxy.port), { ttl: '6s' });
+    await using other = new Holdfast(urlOfApp(server.port), { ttl: '6s' });
     const lease = await other.mutex('held').acquire();
     await locks.ready();
     const ids = await sessions(server.port);
@@ -134,8 +132,8 @@ describe.concurrent('an error', () => {
 
   test('can be written as JSON, tokens included', async () => {
     await using server = await startRedis();
-    await using locks = new Holdfast(urlOf(server.port), { ttl: '2s' });
-    await using other = new Holdfast(urlOf(server.port), { ttl: '2s' });
+    await using locks = new Holdfast(urlOf(server.port), { ttl: '6s' });
+    await using other = new Holdfast(urlOf(server.port), { ttl: '6s' });
     const lease = await other.mutex('job').acquire();
     const timeout = await failureOf(locks.mutex('job').acquire({ timeout: '100ms' }));
     await command(server.port, 'FLUSHALL');

@@ -3,7 +3,7 @@
  * whole run.
  */
 import { inspect } from 'node:util';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
 import { redis as redisEngine } from '../../src/engines/redis/index.js';
 import {
@@ -21,8 +21,6 @@ import { isFree } from '../servers/ports.js';
 import { startRedis } from '../servers/redis.js';
 import { command, info } from '../servers/resp.js';
 import { connect, deserted, failureOf, lossOf, queued, renewed, standing, until, urlOf } from './faults-kit.js';
-
-vi.setConfig({ testTimeout: 20_000 });
 
 const HOUR_MS = 3_600_000;
 const KEYS = ['sessions', 'state', 'order'].map((key) => `holdfast:{0}:${key}`);
@@ -96,7 +94,7 @@ describe.concurrent('a server that has just been started', () => {
     await using locks = new Holdfast(urlOf(server.port, { epochGuard: true }), { ttl: '6s' });
     await locks.ready();
     expect(await locks.mutex('job').tryAcquire()).toBeUndefined();
-    const failure = await failureOf(locks.mutex('job').acquire({ timeout: '200ms' }));
+    const failure = await failureOf(locks.mutex('job').acquire({ timeout: '1s' }));
     expect(failure).toBeInstanceOf(AcquireTimeoutError);
     expect(failure).toMatchObject({ holder: undefined });
     const lease = await locks.mutex('job').acquire();
@@ -135,7 +133,8 @@ describe.concurrent('a server that is killed and restarted', () => {
   });
 
   test('with its memory: the holder keeps its lease, waiters their places, and nobody is granted until the guard ends', async () => {
-    const ttl = 4_000;
+    // The guard lasts for as long, and all that is seen of it comes after a restart and a beat.
+    const ttl = 8_000;
     await using server = await startRedis({ args: PERSISTENT });
     const fleet = Array.from({ length: 4 }, () => new Holdfast(urlOf(server.port, { epochGuard: true }), { ttl }));
     await using first = fleet[0]!;
@@ -177,8 +176,8 @@ describe.concurrent('a server that is tampered with', () => {
     '%s costs neither the holder nor those who wait',
     async (words) => {
       await using server = await startRedis();
-      await using locks = new Holdfast(urlOf(server.port), { ttl: '3s' });
-      await using other = new Holdfast(urlOf(server.port), { ttl: '3s' });
+      await using locks = new Holdfast(urlOf(server.port), { ttl: '6s' });
+      await using other = new Holdfast(urlOf(server.port), { ttl: '6s' });
       const first = await locks.mutex('job').acquire();
       const waiting = other.mutex('job').acquire();
       await queued(locks.mutex('job'), 1);
@@ -201,9 +200,9 @@ describe.concurrent('a server that is tampered with', () => {
     '%s: the holder is told, and those who wait are served',
     async (words) => {
       await using server = await startRedis();
-      await using locks = new Holdfast(urlOf(server.port), { ttl: '1500ms' });
-      await using other = new Holdfast(urlOf(server.port), { ttl: '1500ms' });
-      await using third = new Holdfast(urlOf(server.port), { ttl: '1500ms' });
+      await using locks = new Holdfast(urlOf(server.port), { ttl: '4s' });
+      await using other = new Holdfast(urlOf(server.port), { ttl: '4s' });
+      await using third = new Holdfast(urlOf(server.port), { ttl: '4s' });
       const first = await locks.mutex('job').acquire();
       const waiting = [other, third].map((waiter) => waiter.mutex('job').run(({ token }) => token));
       await queued(locks.mutex('job'), 2);
@@ -248,8 +247,8 @@ describe.concurrent('a server whose wall clock jumps', () => {
   }) => {
     using clock = (await clockShim()) ?? skip(`no clock shim: it needs ${CLOCK_SHIM_NEEDS}`);
     await using server = await startRedis({ env: clock.env });
-    await using locks = new Holdfast(urlOf(server.port), { ttl: '1500ms' });
-    await using other = new Holdfast(urlOf(server.port), { ttl: '1500ms' });
+    await using locks = new Holdfast(urlOf(server.port), { ttl: '4s' });
+    await using other = new Holdfast(urlOf(server.port), { ttl: '4s' });
     const first = await locks.mutex('job').acquire();
     const waiting = other.mutex('job').acquire();
     await queued(locks.mutex('job'), 1);

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { redis } from '../../src/engines/redis/index.js';
 import { plain } from '../../src/engines/redis/plain.js';
 import { freedChannel, tokenKey } from '../../src/engines/redis/slot-keys.js';
@@ -25,8 +25,6 @@ import {
   startWorker,
 } from './slot-kit.js';
 import { PEERS } from './slot-peers.mjs';
-
-vi.setConfig({ testTimeout: 30_000 });
 
 let server: Server;
 
@@ -140,8 +138,8 @@ test.each(['plain', 'hash'] as const)('%s: the rights that the documentation ask
   const [, rights] = /For `plain` and `hash` it is\n\n```text\n(.*?)\n```/s.exec(guide) ?? [];
   await redisSays('ACL', 'SETUSER', strategy, 'reset', 'on', '>secret', ...rights!.split(/\s+/));
   const url = `redis://${strategy}:secret@${LOOPBACK}:${server.port}?strategy=${strategy}`;
-  await using holder = new Holdfast(url, { ttl: '1500ms' });
-  await using waiter = new Holdfast(url, { ttl: '1500ms' });
+  await using holder = new Holdfast(url, { ttl: '4s' });
+  await using waiter = new Holdfast(url, { ttl: '4s' });
   const lease = await holder.mutex(`rights-${strategy}`).acquire();
   const waiting = waiter.mutex(`rights-${strategy}`).acquire();
   await renewed(lease);
@@ -303,7 +301,7 @@ describe.concurrent('a lock that is gone', () => {
   });
 
   test('because its process was killed is free after a ttl', async () => {
-    const ttlMs = 1_000;
+    const ttlMs = 3_000;
     const worker = startWorker({ library: 'plain', port: server.port, ttlMs, name: 'killed', key: 'killed' });
     expect((await once(worker, 'message'))[0]).toBe('holds');
     await using locks = open();
@@ -316,7 +314,7 @@ describe.concurrent('a lock that is gone', () => {
 describe('what it costs', () => {
   test('a thousand held locks are ten calls with every beat', async () => {
     await using own = await startRedis();
-    await using locks = slotLocks(own.port, { strategy: 'plain', ttl: '3s' });
+    await using locks = slotLocks(own.port, { strategy: 'plain', ttl: '6s' });
     const names = Array.from({ length: 1_000 }, (_, at) => `lock:${at}`);
     const leases = await Promise.all(names.map((name) => locks.mutex(name).acquire()));
     let beats = 0;

@@ -185,13 +185,13 @@ describe('with nodes that are gone', () => {
 
   test('three of five are dead: an EngineError, because nobody can know whether it is busy', async () => {
     const three = five.nodes.slice(0, 3);
-    await using locks = user({ ttl: 1_000 });
+    await using locks = user({ ttl: 3_000 });
     await locks.ready();
     for (const { server } of three) await server.kill();
     try {
       const error = await locks
         .mutex(newName())
-        .acquire({ timeout: 1_500 })
+        .acquire({ timeout: 4_500 })
         .catch((caught: unknown) => caught);
       expect(error).toBeInstanceOf(EngineError);
     } finally {
@@ -200,7 +200,7 @@ describe('with nodes that are gone', () => {
   });
 
   test('a node that missed a lock gets it with the next beat', async () => {
-    await using locks = user({ ttl: 1_000 });
+    await using locks = user({ ttl: 3_000 });
     await locks.ready();
     const [{ server }] = five.nodes as [RedlockNodes['nodes'][0]];
     await server.kill();
@@ -242,7 +242,9 @@ describe('split votes', () => {
       () => 'settled',
       () => 'settled',
     );
-    const ours = new Holdfast(redlock(five.clients(ports), { epochGuard: false, key: (name) => name }), { ttl: 1_000 });
+    const ours = new Holdfast(redlock(five.clients(ports), { epochGuard: false, key: (name) => name }), {
+      ttl: TTL_MS,
+    });
     await using locks = ours;
     expect(await locks.mutex(key).tryAcquire()).toBeUndefined();
     // All its votes are cast by now: it has asked before us, on the same servers.
@@ -375,7 +377,7 @@ describe('clocks', () => {
     skip,
   }) => {
     if (!five.nodes[0]!.clock) skip(`no clock shim: it needs ${CLOCK_SHIM_NEEDS}`);
-    await using locks = user({ ttl: 1_000 });
+    await using locks = user({ ttl: 2_000 });
     const name = newName();
     const before = await locks.mutex(name).acquire();
     await before.release();
@@ -410,7 +412,7 @@ describe('clocks', () => {
 });
 
 describe('after a long wait', () => {
-  const SHORT_TTL_MS = 1_000;
+  const SHORT_TTL_MS = 2_000;
 
   /** Somebody else has it on all nodes, for longer than a ttl. */
   async function occupy(key: string): Promise<void> {
@@ -449,12 +451,12 @@ describe('after a long wait', () => {
 describe('slow replies', () => {
   test('no lock is returned that has run out on the way', async () => {
     const proxies = await five.proxies();
-    await using locks = user({ ttl: 500 }, five.clients(proxies.map(({ port }) => port)));
+    await using locks = user({ ttl: 2_000 }, five.clients(proxies.map(({ port }) => port)));
     await locks.ready();
-    for (const proxy of proxies) proxy.set({ mode: 'delay', ms: 800 });
+    for (const proxy of proxies) proxy.set({ mode: 'delay', ms: 3_200 });
     const outcome = await locks
       .mutex(newName())
-      .acquire({ timeout: 4_000 })
+      .acquire({ timeout: 10_000 })
       .catch((error: unknown) => error);
     expect(outcome instanceof EngineError || outcome instanceof AcquireTimeoutError).toBe(true);
   });

@@ -10,24 +10,24 @@ const [, , how = '', url = ''] = process.argv;
 
 switch (how) {
   case 'url':
-    await lockAndClose(new Holdfast(url, { ttl: '2s' }));
+    await lockAndClose(new Holdfast(url, { ttl: '6s' }));
     break;
   case 'unused':
-    await new Holdfast(url, { ttl: '2s' }).close();
+    await new Holdfast(url, { ttl: '6s' }).close();
     break;
   case 'client': {
     const { hostname, port } = new URL(url);
     const client = new Redis({ host: hostname, port: Number(port) });
-    await lockAndClose(new Holdfast(redis(client, { epochGuard: false }), { ttl: '2s' }));
+    await lockAndClose(new Holdfast(redis(client, { epochGuard: false }), { ttl: '6s' }));
     // Ours to close: as long as it is open, the process is kept alive by it, and by nothing else.
     await client.quit();
     break;
   }
   case 'holding':
-    await new Holdfast(url, { ttl: '2s' }).mutex('kept').acquire();
+    await new Holdfast(url, { ttl: '6s' }).mutex('kept').acquire();
     break;
   case 'unreachable': {
-    const locks = new Holdfast(url, { ttl: '2s' });
+    const locks = new Holdfast(url, { ttl: '6s' });
     await locks
       .mutex('job')
       .acquire({ timeout: '300ms' })

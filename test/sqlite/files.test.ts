@@ -28,9 +28,9 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 /** What an acquire on this file says, with the causes that it carries. */
 async function complaint(file = path): Promise<string> {
-  const locks = new Holdfast(`sqlite:${file}`, { ttl: '1s' });
+  const locks = new Holdfast(`sqlite:${file}`, { ttl: '10s' });
   try {
-    await locks.mutex('job').acquire({ timeout: '500ms' });
+    await locks.mutex('job').acquire({ timeout: '10s' });
     return 'none';
   } catch (error) {
     return inspect(error);
@@ -88,7 +88,7 @@ describe('a file that can’t be used says why, and stays as it is', () => {
     expect(await complaint()).toBe('none');
     const nobody = new Worker({ uid: 65_534, gid: 65_534 });
     try {
-      await nobody.ask('open', { url: `sqlite:${path}`, ttl: '1s' });
+      await nobody.ask('open', { url: `sqlite:${path}`, ttl: '10s' });
       await expect(nobody.ask('acquire', { name: 'job' })).rejects.toThrow(/can't be opened|read-only/);
       chmodSync(path, 0o644);
       await expect(nobody.ask('acquire', { name: 'job' })).rejects.toThrow(/can't be opened|read-only/);
@@ -153,5 +153,5 @@ function fill(file: string): void {
 
 /** New claims need new pages, sooner or later. */
 async function fillUntilRefused(locks: Holdfast, held: unknown[]): Promise<void> {
-  for (let i = 0; i < 2_000; i += 1) held.push(await locks.mutex(`filler:${i}`).acquire({ timeout: '300ms' }));
+  for (let i = 0; i < 2_000; i += 1) held.push(await locks.mutex(`filler:${i}`).acquire({ timeout: '3s' }));
 }

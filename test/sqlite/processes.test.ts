@@ -95,12 +95,12 @@ describe('pid namespaces', () => {
     const file = join(folder, 'counter');
     writeFileSync(file, '0');
     const inNamespace = { execPath: 'unshare', execArgv: [...unshare, process.execPath] };
-    const counters = [await start('1s', inNamespace), await start('1s', inNamespace), await start('1s')];
+    const counters = [await start('3s', inNamespace), await start('3s', inNamespace), await start('3s')];
     await Promise.all(counters.map((worker) => worker.ask('count', { name: 'counter', file, times: 60 })));
     expect(readFileSync(file, 'utf8')).toBe('180');
     // The pid of the one means nothing to the other: it must not be taken for dead, and not live for ever.
     await counters[0]!.ask('acquire', { name: 'job' });
-    await expect(counters[2]!.ask('acquire', { name: 'job', timeout: 300 })).rejects.toMatchObject({
+    await expect(counters[2]!.ask('acquire', { name: 'job', timeout: 1_500 })).rejects.toMatchObject({
       code: 'HOLDFAST_TIMEOUT',
     });
     await counters[0]!.end();

@@ -27,6 +27,8 @@ class Rows implements SlotStore {
   readonly table: string;
   readonly ttlUs: number;
   readonly #take: Take;
+  /** Under way, by claim: a second question about the same claim gets the same answer. */
+  readonly #takes = new Map<string, Promise<Taken>>();
 
   constructor(setup: StoreSetup, table: string, take: Take) {
     this.setup = setup;
@@ -37,7 +39,11 @@ class Rows implements SlotStore {
 
   take(claim: Claim): Promise<Taken> {
     this.setup.sweeper.used();
-    return this.#take(this, claim);
+    const under = this.#takes.get(claim.id);
+    if (under) return under;
+    const taking = this.#take(this, claim).finally(() => this.#takes.delete(claim.id));
+    this.#takes.set(claim.id, taking);
+    return taking;
   }
 
   async keep(slots: readonly HeldSlot[]): Promise<readonly string[]> {
@@ -47,6 +53,9 @@ class Rows implements SlotStore {
   }
 
   async drop({ id, line }: ClaimRef): Promise<boolean> {
+    // On another connection a drop could overtake it, and find nothing yet. A try of ours would then be refused by what
+    // nobody wants any more, and after a close nobody would be left to drop it.
+    await this.#takes.get(id)?.catch(() => {});
     const { found } = await this.change(
       `UPDATE ${this.table} SET owner = '', until = ${NOW} WHERE namespace = ? AND name = ? AND owner = ?`,
       [...this.key(line.name), bytes(id)],

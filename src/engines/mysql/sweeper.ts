@@ -4,10 +4,13 @@
  *
  * Tokens must not fall with the rows: first the floor is raised to the highest token of a chunk, then only rows that are
  * not above it are deleted. Whoever inserts a name anew reads the floor after that.
+ *
+ * Only what is deleted is ever locked: a row is looked for without a lock, and then locked by its key. A try of `for-update`
+ * that finds its row locked is refused, and would be so by a search that only passes by. Nor is the latch of a name deleted
+ * that was granted a short while ago.
  */
 import type { Clock, Timer } from '../../core/clock.js';
-import type { Database } from './client.js';
-import { bytes, text } from './client.js';
+import { bytes, type Database, type Row, text, type Value } from './client.js';
 import { NOW } from './tables.js';
 
 const CHUNK = 1_000;
@@ -80,18 +83,36 @@ export class Sweeper {
           `INSERT INTO ${prefix}floor VALUES (?, ?) ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)`,
           [namespace, highest, highest],
         );
-        // What is locked is in use.
-        await database.transaction(
-          `SELECT name FROM ${table} WHERE namespace = ? AND name > ? AND name <= ? AND until < ${NOW} - ${IDLE_US}
-            AND token <= ? FOR UPDATE SKIP LOCKED`,
-          [namespace, after, until as Buffer, highest],
-          (names) => ({
-            sql: `DELETE FROM ${table} WHERE namespace = ? AND name IN (${names.map(() => '?').join(', ')})`,
-            values: [namespace, ...names.map(([name]) => name as Buffer)],
-          }),
-        );
+        await this.#delete(table, { after, until: until as Buffer, highest });
       }
       if (!end) after = until as Buffer;
     }
   }
+  async #delete(table: string, { after, until, highest }: Chunk): Promise<void> {
+    const { database, namespace, prefix } = this.#setup;
+    const isIdle = `until < ${NOW} - ${IDLE_US} AND token <= ?`;
+    const idle = await database.rows(
+      `SELECT name FROM ${table} AS old WHERE namespace = ? AND name > ? AND name <= ? AND ${isIdle} AND NOT EXISTS (
+        SELECT 1 FROM ${prefix}mint AS used WHERE used.namespace = old.namespace AND used.name = old.name
+          AND used.until >= ${NOW} - ${IDLE_US})`,
+      [namespace, after, until, highest],
+    );
+    if (idle.length === 0) return;
+    const named = (rows: readonly Row[]): string => `namespace = ? AND name IN (${rows.map(() => '?').join(', ')})`;
+    const keys = (rows: readonly Row[]): Value[] => [namespace, ...rows.map(([name]) => name as Buffer)];
+    // What is locked is in use.
+    await database.transaction(
+      `SELECT name FROM ${table} WHERE ${named(idle)} AND ${isIdle} FOR UPDATE SKIP LOCKED`,
+      [...keys(idle), highest],
+      (found) => ({ sql: `DELETE FROM ${table} WHERE ${named(found)}`, values: keys(found) }),
+    );
+  }
+}
+
+/** Names after the one and up to the other. */
+interface Chunk {
+  readonly after: Buffer;
+  readonly until: Buffer;
+  /** The highest token that is remembered. */
+  readonly highest: bigint;
 }

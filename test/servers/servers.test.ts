@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { withFolderLock } from './folder-lock.js';
-import { startMemcached } from './memcached.js';
+import { memcachedKeys, startMemcached } from './memcached.js';
 import { ask, freePort, isFree } from './ports.js';
 import { isRunning, signal } from './processes.js';
 import { provide } from './provide.js';
@@ -119,6 +119,19 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
     expect(await ask(redis.port, PING)).toBe(PONG);
   });
 
+  test.runIf(process.platform === 'linux')('has a port that nobody else is given', async () => {
+    const ports = await Promise.all(Array.from({ length: 500 }, () => freePort()));
+    expect(new Set(ports).size).toBe(500);
+    // The kernel hands out others, to outgoing connections and to those who listen on any port, if it leaves us enough.
+    const first = Number.parseInt(await readFile('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'), 10);
+    if (first >= 15_000) expect(Math.max(...ports)).toBeLessThan(first);
+    // Neither does another process that asks as we do.
+    const taken = ports[0]!;
+    const other = `const net = require('node:net').createServer().on('error', ({ code }) => console.log(code));
+      net.listen('\\0holdfast-port-${taken}', () => net.close());`;
+    expect((await run(process.execPath, ['-e', other])).stdout).toBe('EADDRINUSE\n');
+  });
+
   test('gives up when no port can be had', async () => {
     const blocker = createServer((socket) => socket.destroy());
     const port = await freePort();
@@ -181,6 +194,23 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
     await memcached.restart();
     expect(await ask(memcached.port, 'mn\r\n')).toBe('MN\r\n');
   });
+});
+
+test('the keys of a memcached are all of them, in however many pieces, and when it was busy', async () => {
+  const answers = [
+    ['BUSY currently processing crawler request\r\n'],
+    ['key=a exp=-1 la=1\r\nkey=', 'b exp=-1\r\n', 'END\r\n'],
+  ];
+  const busy = createServer(async (socket) => {
+    for (const piece of answers.shift() ?? []) {
+      socket.write(piece);
+      await sleep(20);
+    }
+  });
+  const port = await freePort();
+  await new Promise<void>((resolve) => busy.listen(port, '127.0.0.1', resolve));
+  expect(await memcachedKeys(port)).toEqual(['a', 'b']);
+  busy.close();
 });
 
 describe('provide', { timeout: DOWNLOAD_MS }, () => {

@@ -79,7 +79,7 @@ export async function isServedBy(pids: readonly number[], port: number): Promise
 }
 
 /** Sends one request and answers with the first bytes that come back; rejects when there are none in time. */
-export function ask(where: Where, request: string | Uint8Array, timeoutMs = 1_000): Promise<string> {
+export function ask(where: Where, request: string | Uint8Array, timeoutMs = 10_000): Promise<string> {
   const { host, port } = addressOf(where);
   return new Promise((resolve, reject) => {
     const socket = connect(port, host, () => socket.write(request));

@@ -2,7 +2,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -181,7 +181,7 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
       await new Promise((resolve) => user.once('close', resolve));
       const [pid, folder] = printed.trim().split(' ');
       expect(Number(pid)).toBeGreaterThan(0);
-      await vi.waitFor(() => expect(isRunning(Number(pid))).toBe(false), 5_000);
+      await vi.waitFor(() => expect(isRunning(Number(pid))).toBe(false), 30_000);
       // Nobody is left to remove the folder of one whose owner was killed.
       if (end.includes('SIGKILL')) await rm(folder ?? '', { recursive: true });
       expect(existsSync(folder ?? '')).toBe(false);
@@ -201,12 +201,13 @@ test('the keys of a memcached are all of them, in however many pieces, and when 
     ['BUSY currently processing crawler request\r\n'],
     ['key=a exp=-1 la=1\r\nkey=', 'b exp=-1\r\n', 'END\r\n'],
   ];
-  const busy = createServer(async (socket) => {
+  const say = async (socket: Socket): Promise<void> => {
     for (const piece of answers.shift() ?? []) {
       socket.write(piece);
       await sleep(20);
     }
-  });
+  };
+  const busy = createServer((socket) => void say(socket));
   const port = await freePort();
   await new Promise<void>((resolve) => busy.listen(port, '127.0.0.1', resolve));
   expect(await memcachedKeys(port)).toEqual(['a', 'b']);
@@ -277,7 +278,7 @@ describe('a process', () => {
     const pid = Number(
       await new Promise<string>((resolve) => parent.stdout.once('data', (b: Buffer) => resolve(b.toString()))),
     );
-    await vi.waitFor(() => expect(isRunning(pid)).toBe(false), 5_000);
+    await vi.waitFor(() => expect(isRunning(pid)).toBe(false), 30_000);
     expect(existsSync(`/proc/${pid}`)).toBe(true);
     signal([parent.pid ?? 0], 'SIGKILL');
   });

@@ -60,14 +60,15 @@ export class Sandbox implements AsyncDisposable {
     // Not 'close': what a killed command line leaves behind may keep the pipes open. But all that was written before the
     // exit lies in the pipes: a turn of the event loop that reads nothing has come after the last of it.
     const ended = new Promise<Ended>((resolve) => {
-      child.once('exit', async (code) => {
+      const drained = async (code: number | null): Promise<void> => {
         for (let read = -1; read < stdout.length + stderr.length;) {
           read = stdout.length + stderr.length;
           await turnOfLoop();
           await turnOfLoop();
         }
         resolve({ code, stdout, stderr });
-      });
+      };
+      child.once('exit', (code) => void drained(code));
     });
     const started = { child, ended, stdout: () => stdout };
     this.#started.push(started);

@@ -70,7 +70,7 @@ test('inspect shows each claim with its id and token', async () => {
 });
 
 test('evict says whether there was such a claim', async () => {
-  await box.hold('a', ['--ttl', '2s']);
+  await box.hold('a');
   const waiter = box.start(['run', 'a', '--', 'echo', 'never']);
   await box.waiters('a', 1);
   const { id } = (await box.claims('a')).find(({ state }) => state === 'waiting')!;

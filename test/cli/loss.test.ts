@@ -36,7 +36,7 @@ async function evict(): Promise<void> {
 test('an evicted command has its grace, and nobody else begins before it has ended', async () => {
   const log = box.path('log');
   const bye = `trap 'sleep 0.2; echo first ends >> ${log}; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
-  const holder = await box.hold('a', ['--ttl', '4s', '--grace', '2s'], bye);
+  const holder = await box.hold('a', ['--ttl', '30s', '--grace', '15s'], bye);
   await until(() => holder.stdout() === 'ready\n');
   const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second begins >> ${log}`]);
   await box.waiters('a', 1);
@@ -49,7 +49,7 @@ test('an evicted command has its grace, and nobody else begins before it has end
 });
 
 test('an evicted command that does not end is killed with its whole group before the next one begins', async () => {
-  const holder = await holdStubbornly('--ttl', '2s');
+  const holder = await holdStubbornly('--ttl', '30s', '--grace', '1s');
   const next = await waitBehind();
   await evict();
   expect(await holder.ended).toMatchObject({ code: 76 });
@@ -57,7 +57,9 @@ test('an evicted command that does not end is killed with its whole group before
 });
 
 test('a command whose beats fail is killed with its whole group before the next one begins', async () => {
-  const holder = await holdStubbornly('--ttl', '2s');
+  const holder = await holdStubbornly('--ttl', '6s');
+  // It stands in line before the first can lose anything, however long its start takes.
+  const next = await waitBehind();
   const database = new DatabaseSync(box.file);
   // Only the first run's beats fail: the one that waits is served by the engine as ever.
   database.exec('PRAGMA busy_timeout = 5000');
@@ -65,7 +67,6 @@ test('a command whose beats fail is killed with its whole group before the next 
   database.exec(
     `CREATE TRIGGER deaf BEFORE UPDATE ON session WHEN old.id = '${session.session}' BEGIN SELECT RAISE(ABORT, 'deaf'); END`,
   );
-  const next = await waitBehind();
   const { code, stderr } = await holder.ended;
   expect(code).toBe(76);
   expect(stderr).toMatch(/^holdfast: the command was stopped: "a" was about to be lost.*\n$/);
@@ -74,7 +75,7 @@ test('a command whose beats fail is killed with its whole group before the next 
 });
 
 test('a command whose session the engine has forgotten is killed at once', async () => {
-  const holder = await holdStubbornly('--ttl', '2s');
+  const holder = await holdStubbornly('--ttl', '6s');
   const database = new DatabaseSync(box.file);
   database.exec('PRAGMA busy_timeout = 5000; DELETE FROM claim; DELETE FROM line; DELETE FROM session');
   database.close();
@@ -85,7 +86,7 @@ test('a command whose session the engine has forgotten is killed at once', async
 
 test('a command whose engine hangs gets SIGTERM, and ends in good order', async () => {
   const bye = `trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
-  const holder = await box.hold('a', ['--ttl', '2s'], bye);
+  const holder = await box.hold('a', ['--ttl', '8s', '--grace', '4s'], bye);
   await until(() => holder.stdout() === 'ready\n');
   const database = new DatabaseSync(box.file);
   database.exec('PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE');

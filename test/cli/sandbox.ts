@@ -57,9 +57,18 @@ export class Sandbox implements AsyncDisposable {
     let stderr = '';
     child.stdout!.on('data', (chunk) => (stdout += chunk));
     child.stderr!.on('data', (chunk) => (stderr += chunk));
-    // Not 'close': what a killed command line leaves behind may keep the pipes open.
+    // Not 'close': what a killed command line leaves behind may keep the pipes open. But all that was written before the
+    // exit lies in the pipes: a turn of the event loop that reads nothing has come after the last of it.
     const ended = new Promise<Ended>((resolve) => {
-      child.once('exit', (code) => setTimeout(() => resolve({ code, stdout, stderr }), 20));
+      const drained = async (code: number | null): Promise<void> => {
+        for (let read = -1; read < stdout.length + stderr.length;) {
+          read = stdout.length + stderr.length;
+          await turnOfLoop();
+          await turnOfLoop();
+        }
+        resolve({ code, stdout, stderr });
+      };
+      child.once('exit', (code) => void drained(code));
     });
     const started = { child, ended, stdout: () => stdout };
     this.#started.push(started);
@@ -104,6 +113,11 @@ export class Sandbox implements AsyncDisposable {
     for (let at = 0; at < this.#started.length; at++) killGroup(Number(this.text(`started-${at}`)));
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/** Two of them have a whole look at all pipes in between. */
+function turnOfLoop(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** What `hold` has started leads a group of its own. */

@@ -22,7 +22,7 @@ test('what schema print writes makes tables that work', async () => {
   expect(code).toBe(0);
   await sql(server.port, stdout);
   const locks = `${url}?schema=printed&migrate=false`;
-  expect(await box.run(['run', 'x', '-n', '--url', locks, '--', 'echo', 'locked'])).toMatchObject({
+  expect(await box.run(['run', 'x', '-w', '40s', '--url', locks, '--', 'echo', 'locked'])).toMatchObject({
     code: 0,
     stdout: 'locked\n',
   });

@@ -125,7 +125,7 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     const late = fence(old.db)
       .open('pair', BASE + 1n)
       .catch((error: unknown) => error);
-    expect(await waitFor(async () => (await database.waiting()) > 0, 10_000)).toBe(true);
+    expect(await waitFor(async () => (await database.waiting()) > 0, 40_000)).toBe(true);
     await young.query('COMMIT');
     expect(await late).toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', newest: BASE + 2n });
     await old.query('ROLLBACK');
@@ -270,7 +270,7 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await two.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
     await two.query('BEGIN');
     const opened = fence(two.db).open('stock', BASE + 2n);
-    expect(await waitFor(async () => (await database.waiting()) > 0, 10_000)).toBe(true);
+    expect(await waitFor(async () => (await database.waiting()) > 0, 40_000)).toBe(true);
     await one.query('UPDATE stock SET n = 19 WHERE id = 1');
     await one.query('COMMIT');
     await opened;

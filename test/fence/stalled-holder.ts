@@ -32,7 +32,8 @@ export type FromHolder = { readonly say: 'read' } | { readonly say: 'woke'; read
 const MOMENT = new Int32Array(new SharedArrayBuffer(4));
 
 const { stall, cases, locks: url, wakeFile } = JSON.parse(process.argv[2]!) as HolderSetup;
-const locks = new Holdfast(url, { ttl: '2s' });
+// Short, because it is waited for; but long enough that it is still held when all clients are loaded and have read.
+const locks = new Holdfast(url, { ttl: '5s' });
 const holds = await Promise.all(cases.map((each) => begin(each)));
 for (const { lease } of holds) lease.assertHeld(); // the last check; from here on it believes
 await new Promise((resolve) => process.send!({ say: 'read' } satisfies FromHolder, resolve));

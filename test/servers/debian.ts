@@ -69,7 +69,7 @@ async function download(packages: readonly string[], archives: string, options: 
   );
   if (wanted.length === 0) throw new Error(`apt-get names nothing to download for ${packages.join(' ')}: ${printed}`);
   // As root apt would drop to a user who may not write here.
-  const polite = ['-o', 'APT::Sandbox::User=root', '-o', 'Acquire::Retries=2', '-o', 'Acquire::http::Timeout=20'];
+  const polite = ['-o', 'APT::Sandbox::User=root', '-o', 'Acquire::Retries=5', '-o', 'Acquire::http::Timeout=20'];
   await command('apt-get', [...options, ...polite, '-qq', 'download', ...wanted], archives);
 }
 

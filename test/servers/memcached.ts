@@ -1,7 +1,14 @@
 /** One memcached. */
-import { ask, LOOPBACK, type Where } from './ports.js';
+import { connect } from 'node:net';
+import { addressOf, ask, LOOPBACK, type Where } from './ports.js';
 import { provide, type ProvideOptions } from './provide.js';
 import { type Server, type ServerOptions, startServer } from './server.js';
+import { eventually } from './wait.js';
+
+/** Whichever is not about a key: END, BUSY, or an error. */
+const LAST_LINE = /(^|\n)(?!key=)[^\n]*\r\n$/;
+/** A machine that takes longer for the next piece has lost it. */
+const DUMP_WITHIN_MS = 5_000;
 
 export interface MemcachedOptions extends ProvideOptions, Pick<ServerOptions, 'env'> {
   /** More arguments; the last of a kind wins. Default: none. */
@@ -26,9 +33,22 @@ export async function startMemcached(options: MemcachedOptions = {}): Promise<Se
 
 /** The keys that have not run out, in no order. */
 export async function memcachedKeys(where: Where): Promise<string[]> {
-  const dump = await ask(where, 'lru_crawler metadump all\r\n');
-  if (!dump.endsWith('END\r\n')) throw new Error(`not the whole list: ${dump}`);
+  const dump = await eventually('the keys are listed', () => dumpOf(where));
   const rows = [...dump.matchAll(/^key=(\S+) exp=(-?\d+)/gm)];
   const nowS = Date.now() / 1_000;
   return rows.filter(([, , end]) => Number(end) < 0 || Number(end) > nowS).map(([, key]) => decodeURIComponent(key!));
+}
+
+/** It comes in as many pieces as it likes. Instead of it a memcached says BUSY while it cleans up by itself. */
+async function dumpOf(where: Where): Promise<string> {
+  const { host, port } = addressOf(where);
+  const socket = connect(port, host, () => socket.write('lru_crawler metadump all\r\n'));
+  socket.setTimeout(DUMP_WITHIN_MS, () => socket.destroy());
+  let dump = '';
+  for await (const piece of socket) {
+    dump += String(piece);
+    if (LAST_LINE.test(dump)) break;
+  }
+  if (!dump.endsWith('END\r\n')) throw new Error(`not the whole list: ${dump}`);
+  return dump;
 }

@@ -1,10 +1,12 @@
 /**
- * Ports on loopback. The kernel chooses: on Linux it gives listeners the other half (odd or even) of the range than
- * outgoing connections, so a client that reconnects to a server that is down does not take its port, or meet itself.
+ * Ports on loopback, below those that the kernel gives to outgoing connections and to who listens on any port. So while a
+ * server starts, or is down, nobody takes its port by chance, and a client that reconnects to it does not meet itself.
+ * Other processes that choose as we do leave alone what is reserved: a name in the kernel, which goes with its process.
  *
- * Between asking for a port and the server's own bind another process may take it. Then our server ends, and the other
+ * Programs that know nothing of this may still be quicker than the server's own bind. Then our server ends, and the other
  * one may be of the same kind and answer in its place: `isServedBy` tells whose the listening socket is.
  */
+import { readFileSync } from 'node:fs';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 
@@ -17,8 +19,46 @@ export function addressOf(where: Where): { readonly host: string; readonly port:
   return typeof where === 'number' ? { host: LOOPBACK, port: where } : { host: where.host, port: where.port };
 }
 
-export function freePort(): Promise<number> {
-  return listenOnce(0);
+const LOWEST_PORT = 10_000;
+/** With fewer than this we would meet others more often than the kernel does. */
+const ENOUGH_PORTS = 5_000;
+
+/** Nobody else who asks here gets the same one while this process lives. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = await somePort();
+    if (await reserve(port)) return port;
+  }
+}
+
+async function somePort(): Promise<number> {
+  const count = firstOfKernel() - LOWEST_PORT;
+  if (count < ENOUGH_PORTS) return listenOnce(0);
+  for (;;) {
+    const port = LOWEST_PORT + Math.floor(Math.random() * count);
+    if (await isFree(port)) return port;
+  }
+}
+
+/** Of the range that the kernel chooses from; 0 where it is not known. */
+function firstOfKernel(): number {
+  try {
+    return Number.parseInt(readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'), 10);
+  } catch {
+    return 0;
+  }
+}
+
+/** False: another process has it, or we do. Only Linux has such names. */
+async function reserve(port: number): Promise<boolean> {
+  if (process.platform !== 'linux') return true;
+  return new Promise((resolve) => {
+    const name = createServer();
+    name.once('error', () => resolve(false));
+    // The zero makes it a name of Linux's own, without a file.
+    name.listen(`\0holdfast-port-${port}`, () => resolve(true));
+    name.unref();
+  });
 }
 
 export async function isFree(port: number): Promise<boolean> {
@@ -39,7 +79,7 @@ export async function isServedBy(pids: readonly number[], port: number): Promise
 }
 
 /** Sends one request and answers with the first bytes that come back; rejects when there are none in time. */
-export function ask(where: Where, request: string | Uint8Array, timeoutMs = 1_000): Promise<string> {
+export function ask(where: Where, request: string | Uint8Array, timeoutMs = 10_000): Promise<string> {
   const { host, port } = addressOf(where);
   return new Promise((resolve, reject) => {
     const socket = connect(port, host, () => socket.write(request));

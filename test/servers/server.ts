@@ -46,7 +46,7 @@ export interface ServerOptions {
   readonly ready: (place: Place) => Promise<boolean>;
   /** Before every start, also after a crash: make the data folder's content, remove lock files. Default: nothing. */
   readonly prepare?: (place: Place) => Promise<void>;
-  /** Default: 10 seconds. */
+  /** Default: 30 seconds, which even a machine with much else to do keeps: it is for those that never get ready. */
   readonly readyWithinMs?: number;
   /** The clean way to end it. Default: SIGTERM. */
   readonly stopSignal?: NodeJS.Signals;
@@ -207,7 +207,7 @@ export class Server {
   }
 
   async #becomeReady(place: Place): Promise<void> {
-    const withinMs = this.#options.readyWithinMs ?? 10_000;
+    const withinMs = this.#options.readyWithinMs ?? 30_000;
     const serves = async (): Promise<boolean> =>
       (await this.#options.ready(place)) && isServedBy(familyOf(this.pid), this.port);
     let ready = false;

@@ -2,7 +2,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { withFolderLock } from './folder-lock.js';
-import { startMemcached } from './memcached.js';
+import { memcachedKeys, startMemcached } from './memcached.js';
 import { ask, freePort, isFree } from './ports.js';
 import { isRunning, signal } from './processes.js';
 import { provide } from './provide.js';
@@ -119,6 +119,19 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
     expect(await ask(redis.port, PING)).toBe(PONG);
   });
 
+  test.runIf(process.platform === 'linux')('has a port that nobody else is given', async () => {
+    const ports = await Promise.all(Array.from({ length: 500 }, () => freePort()));
+    expect(new Set(ports).size).toBe(500);
+    // The kernel hands out others, to outgoing connections and to those who listen on any port, if it leaves us enough.
+    const first = Number.parseInt(await readFile('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'), 10);
+    if (first >= 15_000) expect(Math.max(...ports)).toBeLessThan(first);
+    // Neither does another process that asks as we do.
+    const taken = ports[0]!;
+    const other = `const net = require('node:net').createServer().on('error', ({ code }) => console.log(code));
+      net.listen('\\0holdfast-port-${taken}', () => net.close());`;
+    expect((await run(process.execPath, ['-e', other])).stdout).toBe('EADDRINUSE\n');
+  });
+
   test('gives up when no port can be had', async () => {
     const blocker = createServer((socket) => socket.destroy());
     const port = await freePort();
@@ -168,7 +181,7 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
       await new Promise((resolve) => user.once('close', resolve));
       const [pid, folder] = printed.trim().split(' ');
       expect(Number(pid)).toBeGreaterThan(0);
-      await vi.waitFor(() => expect(isRunning(Number(pid))).toBe(false), 5_000);
+      await vi.waitFor(() => expect(isRunning(Number(pid))).toBe(false), 30_000);
       // Nobody is left to remove the folder of one whose owner was killed.
       if (end.includes('SIGKILL')) await rm(folder ?? '', { recursive: true });
       expect(existsSync(folder ?? '')).toBe(false);
@@ -181,6 +194,24 @@ describe('a server', { timeout: DOWNLOAD_MS }, () => {
     await memcached.restart();
     expect(await ask(memcached.port, 'mn\r\n')).toBe('MN\r\n');
   });
+});
+
+test('the keys of a memcached are all of them, in however many pieces, and when it was busy', async () => {
+  const answers = [
+    ['BUSY currently processing crawler request\r\n'],
+    ['key=a exp=-1 la=1\r\nkey=', 'b exp=-1\r\n', 'END\r\n'],
+  ];
+  const say = async (socket: Socket): Promise<void> => {
+    for (const piece of answers.shift() ?? []) {
+      socket.write(piece);
+      await sleep(20);
+    }
+  };
+  const busy = createServer((socket) => void say(socket));
+  const port = await freePort();
+  await new Promise<void>((resolve) => busy.listen(port, '127.0.0.1', resolve));
+  expect(await memcachedKeys(port)).toEqual(['a', 'b']);
+  busy.close();
 });
 
 describe('provide', { timeout: DOWNLOAD_MS }, () => {
@@ -247,7 +278,7 @@ describe('a process', () => {
     const pid = Number(
       await new Promise<string>((resolve) => parent.stdout.once('data', (b: Buffer) => resolve(b.toString()))),
     );
-    await vi.waitFor(() => expect(isRunning(pid)).toBe(false), 5_000);
+    await vi.waitFor(() => expect(isRunning(pid)).toBe(false), 30_000);
     expect(existsSync(`/proc/${pid}`)).toBe(true);
     signal([parent.pid ?? 0], 'SIGKILL');
   });

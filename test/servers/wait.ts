@@ -4,8 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const POLL_MS = 10;
 /** A look at a whole topology costs a dozen connections, whose ports the kernel keeps for a minute. */
 const EVENTUALLY_POLL_MS = 50;
-/** Elections and rejoining take seconds on a busy machine; what takes longer than this does not happen. */
-const EVENTUALLY_WITHIN_MS = 30_000;
+/**
+ * Elections and rejoining take seconds on a busy machine; what takes longer than this does not happen. A Sentinel that was
+ * kept from running for two seconds trusts nobody, itself included, for thirty (TILT), and only then elects.
+ */
+const EVENTUALLY_WITHIN_MS = 50_000;
 
 /** Whether the condition became true in time. */
 export async function waitFor(condition: () => boolean | Promise<boolean>, withinMs: number): Promise<boolean> {

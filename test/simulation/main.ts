@@ -70,7 +70,8 @@ function inChildren(shares: number): Promise<Tally[]> {
           if (!values['stop-at-first'] || (message as Tally).failures.length === 0) return;
           for (const other of children) if (other !== child) other.kill();
         });
-        child.once('exit', (code, signal) => {
+        // Not at its exit, which may be seen before its last words.
+        child.once('close', (code, signal) => {
           if (signal) resolve(nothing);
           else reject(new Error(`a simulation process ended with ${code} and no result`));
         });

@@ -16,8 +16,8 @@
  * would stand behind those who wait already.
  *
  * What can go wrong: while there is such a reader, a writer that only tries has the latch for a moment. Another reader that
- * tries at that moment is refused, though it could have come in; one that waits does. And the latch of a name that nobody
- * has been granted for some seconds is locked for a moment by the sweeper, which deletes it: so is who tries at that moment.
+ * tries at that moment is refused, though it could have come in; one that waits does. So is one that tries while the sweeper
+ * deletes the latch of a name that nobody has been granted for some seconds.
  *
  * Isolation is READ COMMITTED, or the search for a row that is not there would lock the gap, and other names in it.
  */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { AcquireTimeoutError, type Lease } from '../index.js';
 import { type Case, every, fifo, listing } from './case.js';
-import type { Stage } from './stage.js';
+import { BUSY_MS, type Stage } from './stage.js';
 import { track } from './tracked.js';
 
 /** Whoever gives up leaves the line, and nothing of it stays behind. */
@@ -88,11 +88,11 @@ export const abort: readonly Case[] = [
       const lock = stage.holdfast().mutex(name);
       // The session is open after this, so the timeout below counts the wait and not the connection.
       assert.equal(await lock.tryAcquire(), undefined);
-      await assert.rejects(lock.acquire({ timeout: 2_000 }), (error) => {
+      await assert.rejects(lock.acquire({ timeout: BUSY_MS }), (error) => {
         assert.ok(error instanceof AcquireTimeoutError, String(error));
         assert.equal(error.code, 'HOLDFAST_TIMEOUT');
         assert.equal(error.lock, name);
-        assert.equal(error.timeoutMs, 2_000);
+        assert.equal(error.timeoutMs, BUSY_MS);
         return true;
       });
       await stage.queued(holder, 0);
@@ -109,7 +109,7 @@ export const abort: readonly Case[] = [
       await stage.queued(holder, 1);
       const lock = stage.holdfast().mutex(name);
       assert.equal(await lock.tryAcquire(), undefined);
-      await assert.rejects(lock.acquire({ timeout: 2_000 }), (error) => {
+      await assert.rejects(lock.acquire({ timeout: BUSY_MS }), (error) => {
         assert.ok(error instanceof AcquireTimeoutError, String(error));
         assert.equal(error.place, 2);
         assert.equal(error.holder?.token, lease.token);
@@ -146,7 +146,7 @@ export const abort: readonly Case[] = [
       const giveUp = new AbortController();
       const aborting = locks.map((lock) => track(lock.acquire({ signal: giveUp.signal })));
       await stage.queued(holder, 2);
-      const timingOut = locks.map((lock) => track(lock.acquire({ timeout: 2_000 })));
+      const timingOut = locks.map((lock) => track(lock.acquire({ timeout: BUSY_MS })));
       const staying = locks.map((lock) => lock.run(() => 'served'));
       for (const { promise } of timingOut) await assert.rejects(promise, AcquireTimeoutError);
       giveUp.abort();

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { AcquireTimeoutError, ConfigError, type Holdfast, LeaseLostError, type Lock } from '../index.js';
 import { type Case, shared, weighted } from './case.js';
-import { breath } from './stage.js';
+import { breath, BUSY_MS } from './stage.js';
 import { aborted, track } from './tracked.js';
 
 /** Several locks as one: in one order, all or none. */
@@ -51,10 +51,10 @@ export const all: readonly Case[] = [
       const [a, b] = [stage.holdfast(), stage.holdfast()];
       const busy = await b.mutex(names[1]!).acquire();
       assert.equal(await a.mutex(names[1]!).tryAcquire(), undefined);
-      await assert.rejects(a.all(mutexes(a, names)).acquire({ timeout: 2_000 }), (error) => {
+      await assert.rejects(a.all(mutexes(a, names)).acquire({ timeout: BUSY_MS }), (error) => {
         assert.ok(error instanceof AcquireTimeoutError, String(error));
         assert.equal(error.lock, names[1]);
-        assert.equal(error.timeoutMs, 2_000);
+        assert.equal(error.timeoutMs, BUSY_MS);
         return true;
       });
       assert.equal((await b.mutex(names[0]!).tryAcquire())?.held, true);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { AcquireTimeoutError, DeadlockError, type Holdfast, type Leader, type Term } from '../index.js';
 import { type Case, every, fifo, group, listing, registers } from './case.js';
-import { breath, claimIds, type Stage } from './stage.js';
+import { breath, BUSY_MS, claimIds, type Stage } from './stage.js';
 import { aborted, gate, track } from './tracked.js';
 
 /** One leader at a time, seen by everybody, with a token that grows with every leader. */
@@ -61,7 +61,7 @@ export const elections: readonly Case[] = group({ needs: every(registers, listin
       giveUp.abort('enough');
       await assert.rejects(candidate.promise, (error) => error === 'enough');
       await assert.rejects(b.election(name).campaign({ timeout: 0 }), AcquireTimeoutError);
-      await assert.rejects(b.election(name).campaign({ timeout: 2_000 }), AcquireTimeoutError);
+      await assert.rejects(b.election(name).campaign({ timeout: BUSY_MS }), AcquireTimeoutError);
       await stage.queued(a.mutex(name), 0);
       assert.equal(term.held, true);
     },

@@ -112,3 +112,13 @@ test('keys may be the user’s own; then too, holding a/b does not block a', asy
   // Nobody stands in this line, though keys begin as its own do.
   expect((await locks.mutex('a').tryAcquire())?.held).toBe(true);
 });
+
+test('a name that we would not write so spoils no listing: nothing is known of it, and the others are shown', async () => {
+  await using locks = new Holdfast(urlOf(server), { namespace: 'listed' });
+  await using _lease = await locks.mutex('a').acquire();
+  await using theirs = new EtcdctlLock('listed/lock/100%');
+  await theirs.holds();
+  const names: string[] = [];
+  for await (const { name } of locks.inspect()) names.push(name);
+  expect(names).toEqual(['a']);
+});

@@ -51,11 +51,11 @@ export class Keys {
   /** The line that a key belongs to, by the layout above; undefined: none. */
   lineOf(key: string): { readonly line: LineRef; readonly capacity: number | undefined } | undefined {
     if (!key.startsWith(`${this.#root}/`)) return undefined;
-    const [kind, name = '', ...rest] = key.slice(this.#root.length + 1).split('/');
-    if (kind === 'lock' && rest.length === 1)
-      return { line: { kind, name: decodeURIComponent(name) }, capacity: undefined };
-    if (kind === 'semaphore' && rest.length === 2)
-      return { line: { kind, name: decodeURIComponent(name) }, capacity: Number(rest[0]) };
+    const [kind, encoded = '', ...rest] = key.slice(this.#root.length + 1).split('/');
+    const name = decodeName(encoded);
+    if (name === undefined) return undefined;
+    if (kind === 'lock' && rest.length === 1) return { line: { kind, name }, capacity: undefined };
+    if (kind === 'semaphore' && rest.length === 2) return { line: { kind, name }, capacity: Number(rest[0]) };
     return undefined;
   }
 
@@ -76,7 +76,7 @@ export function claimSuffix(lease: bigint, claimId: string): string {
 /** The claim id in the last part of a key; undefined: not a claim of ours. */
 export function claimIdIn(suffix: string): string | undefined {
   const encoded = /^[0-9a-f]+-(.+)$/.exec(suffix)?.[1];
-  return encoded === undefined ? undefined : decodeURIComponent(encoded);
+  return encoded === undefined ? undefined : decodeName(encoded);
 }
 
 /** Whether a key is a claim in this line, and not one in a line whose name goes on where this one's ends. */
@@ -98,6 +98,15 @@ function encodeName(name: string): string {
   return encodeURIComponent(name)
     .replaceAll('%3A', ':')
     .replace(/[!~*'()]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+/** Undefined: nothing that we have encoded. Under our prefixes anybody may write. */
+function decodeName(encoded: string): string | undefined {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return undefined;
+  }
 }
 
 function hex(lease: bigint): string {

@@ -23,9 +23,11 @@ beforeAll(async () => {
     join(ROOT, 'node_modules/.bin/tsc'),
     ['-p', 'tsconfig.build.json', '--outDir', join(installed, 'dist')],
     ROOT,
+    // The whole package: what ends it too early says nothing about it.
+    170_000,
   );
   await readFile(join(installed, 'dist/index.js'));
-});
+}, 180_000);
 
 afterAll(() => rm(project, { recursive: true, force: true }));
 
@@ -35,10 +37,10 @@ interface Ended {
   readonly stderr: string;
 }
 
-function run(command: string, args: readonly string[], cwd: string): Promise<Ended> {
+/** One that hangs is killed after so long, and its code is null then. */
+function run(command: string, args: readonly string[], cwd: string, timeout = 50_000): Promise<Ended> {
   return new Promise((resolve) => {
-    // One that hangs is killed after this long, and its code is null then.
-    execFile(command, args, { cwd, timeout: 30_000 }, (error, stdout, stderr) => {
+    execFile(command, args, { cwd, timeout }, (error, stdout, stderr) => {
       resolve({ code: error ? error.code : 0, stdout, stderr });
     });
   });
@@ -87,6 +89,7 @@ describe('a process', () => {
       import { Holdfast } from 'holdfast';
       await new Holdfast('memory:').mutex('m').acquire();
       const other = new Holdfast('memory:');
+      await other.ready();
       const outcome = async (promise) => promise.then(() => 'granted', (error) => error.code ?? error.message);
       const abort = new AbortController();
       const waiting = outcome(other.mutex('m').acquire({ signal: abort.signal }));

@@ -69,7 +69,7 @@ async function outputOf({ language, text, line }: { language: string; text: stri
 
 /** What the script prints; rejects where it fails or does not end. */
 async function output(file: URL, flags: string[] = []): Promise<string> {
-  const { stdout } = await run(process.execPath, [...flags, fileURLToPath(file)], { timeout: 30_000 });
+  const { stdout } = await run(process.execPath, [...flags, fileURLToPath(file)], { timeout: 50_000 });
   return stdout;
 }
 

@@ -12,11 +12,20 @@ import type { Host } from '../servers/network.js';
 import { eventually } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
 import { guardedBy } from './guards.js';
-import { FINAL, type HistoryEvent, HistoryWriter, nowMicros, PROPERTIES } from './history.js';
+import {
+  FINAL,
+  type HistoryEvent,
+  HistoryWriter,
+  type LeftoverEvent,
+  nowMicros,
+  PROPERTIES,
+  readHistory,
+  STARVED,
+} from './history.js';
 import { NEMESES, type Scene, type Victim } from './nemeses.js';
 import { observe } from './observer.js';
 import { Resource } from './resource.js';
-import { Starvation } from './starvation.js';
+import { isStarving, Starvation } from './starvation.js';
 import type { Target, TargetKind } from './targets.js';
 import type { FromWorker, LockKind, ToWorker, WorkerSetup } from './worker-setup.js';
 import { isExclusive, namesFor, sparedOf } from './workload.js';
@@ -38,10 +47,12 @@ export interface RunOptions {
   readonly folder: string;
 }
 
+type Left = Pick<LeftoverEvent, 'what' | 'detail'>;
+
 const WORKERS = 5;
 const WATCH_MS = 25;
 /** How long everybody has to come to an end. */
-const END_MS = 30_000;
+const END_MS = 60_000;
 
 /** The files of its history. */
 export async function run(options: RunOptions): Promise<string[]> {
@@ -112,7 +123,7 @@ class Coordinator {
 
   /** Until enough has happened that a fault can be told from a run that never worked. */
   async #calm(): Promise<void> {
-    const end = performance.now() + 20_000;
+    const end = performance.now() + 60_000;
     const enough = (): boolean => this.#served() >= 60;
     while (!enough() && performance.now() < end) await sleep(20);
   }
@@ -143,10 +154,8 @@ class Coordinator {
     this.#over = true;
     await this.#observing;
     await Promise.all([...this.#seats.values()].map((seat) => this.#close(seat)));
-    const { target } = this.#options;
-    await this.#leftClaims();
-    for (const detail of await target.leftovers(this.#namespace))
-      this.#write({ kind: 'leftover', at: nowMicros(), what: 'key', detail });
+    await this.#observer?.close();
+    for (const left of await this.#left()) this.#write({ kind: 'leftover', at: nowMicros(), ...left });
     this.#leaks();
     await this.#readGuarded();
     for (const name of this.#names) {
@@ -171,18 +180,49 @@ class Coordinator {
     await guarded.close();
   }
 
-  async #leftClaims(): Promise<void> {
-    const observer = this.#observer;
-    if (!observer) return;
-    // It has a deadline, which a busy machine may miss.
-    const left = await eventually('the lines are listed', async () => {
-      const lines: string[] = [];
-      for await (const { name, claims } of observer.inspect()) lines.push(`${claims.length} on ${name}`);
-      return lines;
-    });
-    for (const detail of left) this.#write({ kind: 'leftover', at: nowMicros(), what: 'claim', detail });
-    await observer.close();
-    this.#observer = undefined;
+  /**
+   * What has been left behind. A machine that was too busy to carry out a goodbye, or that has cost somebody a session at
+   * the last moment, leaves what only expires: then it must be gone after that, when somebody else was there.
+   */
+  async #left(): Promise<readonly Left[]> {
+    const left = await this.#look();
+    if (left.length === 0 || !this.#starvedAtTheEnd()) return left;
+    await sleep(2 * this.#options.ttlMs);
+    await this.#visit();
+    return this.#look();
+  }
+
+  /** Looks have deadlines, which a busy machine may miss. */
+  async #look(): Promise<readonly Left[]> {
+    const claims = await eventually('the lines are listed', () => this.#leftClaims());
+    const keys = await eventually('the keys are listed', () => this.#options.target.leftovers(this.#namespace));
+    return [
+      ...claims.map((detail) => ({ what: 'claim', detail }) as const),
+      ...keys.map((detail) => ({ what: 'key', detail }) as const),
+    ];
+  }
+
+  async #leftClaims(): Promise<readonly string[]> {
+    const { observerUrl } = this.#options.target;
+    if (!this.#observer || observerUrl === undefined) return [];
+    await using locks = new Holdfast(observerUrl, { namespace: this.#namespace, label: 'observer' });
+    const lines: string[] = [];
+    for await (const { name, claims } of locks.inspect()) lines.push(`${claims.length} on ${name}`);
+    return lines;
+  }
+
+  #starvedAtTheEnd(): boolean {
+    const events = readHistory(this.#files);
+    const healed = events.find((event) => event.kind === 'phase' && event.phase === 'healed')?.at ?? 0;
+    return events.some((event) => event.kind === 'fault' && event.nemesis === STARVED && event.at >= healed);
+  }
+
+  /** Whoever comes next buries the dead. */
+  async #visit(): Promise<void> {
+    const { target, ttlMs } = this.#options;
+    const url = target.observerUrl ?? (await target.urlFor('w1'));
+    await using locks = new Holdfast(url, { ttl: ttlMs, namespace: this.#namespace, label: 'visitor' });
+    for (const name of this.#names) await locks.mutex(name).run(() => sleep(ttlMs / 2));
   }
 
   /** In histories and in what the workers have printed. */
@@ -305,7 +345,16 @@ class Coordinator {
       this.#observer,
       (event) => this.#write(event),
       () => this.#over,
+      (from, to) => this.#timed(from, to),
     );
+  }
+
+  /** A server that is slow to list its lines, because of its disk for one, was as slow to hear of beats meanwhile. */
+  #timed(from: number, to: number): void {
+    if (!isStarving(to - from, this.#options.ttlMs)) return;
+    const fault = { kind: 'fault', id: this.#faultId(), nemesis: STARVED, target: 'server' } as const;
+    this.#write({ ...fault, at: from, what: 'begin' });
+    this.#write({ ...fault, at: to, what: 'end' });
   }
 
   async #phase(phase: 'calm' | 'faults' | 'healed', work: () => Promise<void>): Promise<void> {

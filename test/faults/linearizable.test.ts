@@ -152,10 +152,11 @@ describe('speed', () => {
       const out = turn % 5_000 === 4_999 ? 'unknown' : 'ok';
       ops.push(op(at + 5, at + 16, { token, what: 'write', value: turn + 1, out }));
     }
-    const start = performance.now();
+    // Our own time: a busy machine gives us little of it, which says nothing about the search.
+    const start = process.cpuUsage();
     expect(isLinearizable(ops.slice(0, -1_000))).toBe(true);
-    expect(performance.now() - start).toBeLessThan(10_000);
+    expect(process.cpuUsage(start).user / 1_000).toBeLessThan(10_000);
     const mistake = op(2_000, 2_014, { token: 201n, value: 3 });
     expect(isLinearizable(ops.with(400, mistake))).toBe(false);
-  });
+  }, 180_000);
 });

@@ -5,11 +5,19 @@ import { type HistoryEvent, nowMicros } from './history.js';
 
 const LOOK_MS = 100;
 
-export async function observe(locks: Holdfast, write: (event: HistoryEvent) => void, over: () => boolean) {
+/** @param timed is told when a look began and ended, whatever came of it. */
+export async function observe(
+  locks: Holdfast,
+  write: (event: HistoryEvent) => void,
+  over: () => boolean,
+  timed: (from: number, to: number) => void = () => {},
+): Promise<void> {
   while (!over()) {
+    const from = nowMicros();
     await look(locks, write).catch(() => {
       // The engine is under faults.
     });
+    timed(from, nowMicros());
     await sleep(LOOK_MS);
   }
 }

@@ -6,6 +6,11 @@ import { type HistoryEvent, nowMicros, STARVED } from './history.js';
 
 const SHARE = 0.25;
 
+/** Whether being late by so many microseconds may cost a lease. */
+export function isStarving(lateMicros: number, ttlMs: number): boolean {
+  return lateMicros > SHARE * ttlMs * 1_000;
+}
+
 export interface StarvationOptions {
   /** Whom it is told of: a worker, or `link` for the process that all connections may go through. */
   readonly target: string;
@@ -31,7 +36,7 @@ export class Starvation {
     this.#last = now;
     this.#delays = this.#delays.filter(({ to }) => to > now - ttlMs * 1_000);
     const late = this.#delays.reduce((sum, { from, to }) => sum + to - from - 1_000 * everyMs, 0);
-    if (late > SHARE * ttlMs * 1_000) this.#tell(this.#delays[0]!.from, now);
+    if (isStarving(late, ttlMs)) this.#tell(this.#delays[0]!.from, now);
   }
 
   /** What has been going on is known, and is not starvation. */

@@ -12,12 +12,20 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
 import { waitFor } from '../servers/wait.js';
 import { Random } from '../simulation/random.js';
-import { type CallEvent, type HistoryEvent, HistoryWriter, type Mode, nowMicros, type ReturnEvent } from './history.js';
+import {
+  type CallEvent,
+  type HistoryEvent,
+  HistoryWriter,
+  type Mode,
+  nowMicros,
+  type ReturnEvent,
+  STARVED,
+} from './history.js';
 import { type Access, type Guarded, guardedBy } from './guards.js';
 import { observe } from './observer.js';
 import type { Request, Response } from './resource.js';
 import { routeThrough } from './routes.js';
-import { Starvation } from './starvation.js';
+import { isStarving, Starvation } from './starvation.js';
 import { HoldfastLocks, type HeldLock, NaiveLocks, type TestLocks, type Want } from './worker-locks.js';
 import { peerLocks } from './worker-peers.js';
 import { type FromWorker, modeOf, PERMITS, type ToWorker, type WorkerSetup } from './worker-setup.js';
@@ -27,7 +35,7 @@ const SAMPLE_MS = 25;
 /** How many of the holds, while faults are on. */
 const LONG_HOLDS = 0.02;
 /** What the lock opened must be gone. A socket whose peer can't hear it takes its time; ioredis gives it two seconds. */
-const HANDLES_CLOSE_MS = 3_000;
+const HANDLES_CLOSE_MS = 15_000;
 const SLEEP = new Int32Array(new SharedArrayBuffer(4));
 
 class Worker {
@@ -68,12 +76,23 @@ class Worker {
       this.#observe(),
     ]);
     clearInterval(sampler);
-    await Promise.all(this.#instances.map((locks) => locks.close()));
+    await this.#goodbye();
     await this.#guarded?.close();
     this.#write({ kind: 'worker', at: nowMicros(), worker: this.#setup.worker, what: 'ended' });
     await waitFor(() => openHandles().length === 0, HANDLES_CLOSE_MS);
     this.#say({ say: 'closed', handles: openHandles() });
     process.disconnect();
+  }
+
+  /** It has a deadline, like every call: one that took as long may not have been heard, and what it was about expires. */
+  async #goodbye(): Promise<void> {
+    const begun = nowMicros();
+    await Promise.all(this.#instances.map((locks) => locks.close()));
+    const ended = nowMicros();
+    if (!isStarving(ended - begun, this.#setup.ttlMs)) return;
+    const fault = { kind: 'fault', id: this.#id(), nemesis: STARVED, target: this.#setup.worker } as const;
+    this.#write({ ...fault, at: begun, what: 'begin' });
+    this.#write({ ...fault, at: ended, what: 'end' });
   }
 
   #makeLocks(): TestLocks {
@@ -261,7 +280,8 @@ class Worker {
           () => this.#instance(0).acquire(want),
           (granted) => (granted ? { out: 'ok', ...tokenOf(granted) } : { out: 'busy' }),
         ).catch(() => undefined);
-        if (lock) await this.#hold(name, want.mode, id, lock);
+        // What fails is in the history.
+        if (lock) await this.#hold(name, want.mode, id, lock).catch(() => {});
       }),
     );
   }

@@ -88,7 +88,8 @@ beforeAll(async () => {
   for (const { filename, code } of await lint([...files.keys()])) {
     reported.set(filename, [...(reported.get(filename) ?? []), code]);
   }
-});
+  // It loads all types first.
+}, 180_000);
 
 afterAll(() => rm(tree, { recursive: true, force: true }));
 

@@ -36,7 +36,7 @@ interface Ended {
 }
 
 /** @param withinMs one that hangs is killed after this long, and its code is null then. */
-function run(command: string, args: readonly string[], cwd: string, withinMs = 30_000): Promise<Ended> {
+function run(command: string, args: readonly string[], cwd: string, withinMs = 50_000): Promise<Ended> {
   return new Promise((resolve) => {
     execFile(command, args, { cwd, timeout: withinMs }, (error, stdout, stderr) => {
       resolve({ code: error ? error.code : 0, stdout, stderr });
@@ -87,6 +87,7 @@ describe('a process', () => {
       import { Holdfast } from 'holdfast';
       await new Holdfast('memory:').mutex('m').acquire();
       const other = new Holdfast('memory:');
+      await other.ready();
       const outcome = async (promise) => promise.then(() => 'granted', (error) => error.code ?? error.message);
       const abort = new AbortController();
       const waiting = outcome(other.mutex('m').acquire({ signal: abort.signal }));

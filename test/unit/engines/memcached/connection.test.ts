@@ -2,14 +2,17 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import * as fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/core/clock.js';
 import { EngineError } from '../../../../src/core/errors.js';
 import { Connection } from '../../../../src/engines/memcached/connection.js';
 import { MemcachedSlots } from '../../../../src/engines/memcached/slots.js';
 
-/** Silence is noticed after 40 ms. */
-const HURRIED: Clock = { ...systemClock, timer: (ms, run) => setTimeout(run, ms / 50) };
+/** Silence is noticed after 40 ms where it is what comes, and after 20 s where an answer is: the machine may be busy. */
+const HURRY = 50;
+const PATIENCE = 0.1;
+let speed = PATIENCE;
+const HURRIED: Clock = { ...systemClock, timer: (ms, run) => setTimeout(run, ms / speed) };
 
 const CLAIM = {
   id: 'claim-1',
@@ -34,6 +37,10 @@ beforeAll(async () => {
 });
 
 afterAll(() => server.close());
+
+beforeEach(() => {
+  speed = PATIENCE;
+});
 
 function connected(user?: string): Connection & Disposable {
   const { port } = server.address() as AddressInfo;
@@ -70,6 +77,7 @@ describe('whatever is answered', () => {
   test('every call is settled, by its answer or an EngineError, and the next connection serves', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(piece, { maxLength: 6 }), fc.boolean(), async (pieces, ends) => {
+        speed = HURRY;
         using connection = connected();
         answers = (socket) => {
           for (const bytes of pieces) socket.write(bytes, 'latin1');
@@ -85,7 +93,9 @@ describe('whatever is answered', () => {
             ({ code }) => code,
             () => 'broken',
           );
-        const codes = [await next(), await next(), await next()];
+        const codes = [await next(), await next()];
+        speed = PATIENCE;
+        codes.push(await next());
         expect(codes).toContain('MN');
       }),
       { numRuns: 40 },
@@ -95,6 +105,7 @@ describe('whatever is answered', () => {
   test('a lock is taken, kept and dropped, or not, or it is unknown', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(piece, { minLength: 1, maxLength: 6 }), async (pieces) => {
+        speed = HURRY;
         using connection = connected();
         let at = 0;
         answers = (socket) => void socket.write(pieces[(at += 1) % pieces.length]!, 'latin1');

@@ -88,6 +88,7 @@ export class Sweeper {
       if (!end) after = until as Buffer;
     }
   }
+
   async #delete(table: string, { after, until, highest }: Chunk): Promise<void> {
     const { database, namespace, prefix } = this.#setup;
     const isIdle = `until < ${NOW} - ${IDLE_US} AND token <= ?`;
@@ -98,7 +99,6 @@ export class Sweeper {
       [namespace, after, until, highest],
     );
     if (idle.length === 0) return;
-    const named = (rows: readonly Row[]): string => `namespace = ? AND name IN (${rows.map(() => '?').join(', ')})`;
     const keys = (rows: readonly Row[]): Value[] => [namespace, ...rows.map(([name]) => name as Buffer)];
     // What is locked is in use.
     await database.transaction(
@@ -115,4 +115,9 @@ interface Chunk {
   readonly until: Buffer;
   /** The highest token that is remembered. */
   readonly highest: bigint;
+}
+
+/** Bound: the namespace, and the names. */
+function named(rows: readonly Row[]): string {
+  return `namespace = ? AND name IN (${rows.map(() => '?').join(', ')})`;
 }

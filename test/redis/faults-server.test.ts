@@ -29,7 +29,8 @@ const PERSISTENT = ['--appendonly', 'yes', '--appendfsync', 'always'];
 describe.concurrent('a server that hangs', () => {
   test('costs a lease that outlives it nothing', async () => {
     await using server = await startRedis();
-    await using locks = new Holdfast(urlOf(server.port), { ttl: '4s' });
+    // A beat is missed after two thirds of it at the latest: then a good two seconds are left for the next.
+    await using locks = new Holdfast(urlOf(server.port), { ttl: '12s' });
     const lease = await locks.mutex('job').acquire();
     await server.pause();
     await until('a beat is missed', () => lease.state === 'jeopardy');
@@ -40,7 +41,8 @@ describe.concurrent('a server that hangs', () => {
   });
 
   test('is waited for no longer than the validity: jeopardy, then loss, and held is false in time', async () => {
-    const ttl = 1_500;
+    // Jeopardy lasts for a fifth of it at least, and has to be seen.
+    const ttl = 6_000;
     await using server = await startRedis();
     await using locks = new Holdfast(urlOf(server.port), { ttl });
     await using other = new Holdfast(urlOf(server.port), { ttl });

@@ -221,7 +221,7 @@ describe.concurrent('a server that is tampered with', () => {
   );
 
   test.each(KEYS)('DEL %s: nobody is granted while the old holder believes in its lease', async (key) => {
-    const ttl = 1_500;
+    const ttl = 3_000;
     await using server = await startRedis();
     await using proxy = await FaultProxy.start(server.port);
     await using locks = new Holdfast(urlOf(proxy.port, { epochGuard: true }), { ttl });

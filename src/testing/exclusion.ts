@@ -29,6 +29,19 @@ export const exclusion: readonly Case[] = [
     },
   },
   {
+    name: 'a release in the very moment in which another of its instance comes to wait wakes that one',
+    async run(stage) {
+      const lock = stage.holdfast({ cohort: false }).mutex(stage.name());
+      for (let round = 0; round < 5; round += 1) {
+        const lease = await lock.acquire();
+        const next = lock.acquire();
+        const released = lease.release();
+        await (await next).release();
+        assert.equal(await released, true);
+      }
+    },
+  },
+  {
     name: 'a try is refused while another holds, be it of the same instance, and granted after the release',
     async run(stage) {
       const name = stage.name();

@@ -15,7 +15,10 @@ describe.concurrent('a user of Redis', () => {
     await using server = await startRedis();
     await permit(server.port, '+@all', '-info');
     const warnings: Error[] = [];
-    const listen = (warning: Error): void => void warnings.push(warning);
+    // Node and the client may have something to say as well.
+    const listen = (warning: Error): void => {
+      if (warning.name === 'HoldfastWarning') warnings.push(warning);
+    };
     process.on('warning', listen);
     try {
       for (let instance = 0; instance < 2; instance += 1) {
@@ -27,8 +30,7 @@ describe.concurrent('a user of Redis', () => {
     } finally {
       process.off('warning', listen);
     }
-    const ours = warnings.filter(({ name }) => name === 'HoldfastWarning');
-    expect(ours.map(({ message }) => message)).toEqual([expect.stringContaining('+info')]);
+    expect(warnings.map(({ message }) => message)).toEqual([expect.stringContaining('+info')]);
   });
 
   test('without PUBLISH waits for a beat instead of a message, and is served in order', async () => {

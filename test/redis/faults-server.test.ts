@@ -29,7 +29,8 @@ const PERSISTENT = ['--appendonly', 'yes', '--appendfsync', 'always'];
 describe.concurrent('a server that hangs', () => {
   test('costs a lease that outlives it nothing', async () => {
     await using server = await startRedis();
-    await using locks = new Holdfast(urlOf(server.port), { ttl: '4s' });
+    // A beat is missed after two thirds of it at the latest: then a good two seconds are left for the next.
+    await using locks = new Holdfast(urlOf(server.port), { ttl: '12s' });
     const lease = await locks.mutex('job').acquire();
     await server.pause();
     await until('a beat is missed', () => lease.state === 'jeopardy');
@@ -40,7 +41,8 @@ describe.concurrent('a server that hangs', () => {
   });
 
   test('is waited for no longer than the validity: jeopardy, then loss, and held is false in time', async () => {
-    const ttl = 1_500;
+    // Jeopardy lasts for a fifth of it at least, and has to be seen.
+    const ttl = 6_000;
     await using server = await startRedis();
     await using locks = new Holdfast(urlOf(server.port), { ttl });
     await using other = new Holdfast(urlOf(server.port), { ttl });
@@ -219,7 +221,7 @@ describe.concurrent('a server that is tampered with', () => {
   );
 
   test.each(KEYS)('DEL %s: nobody is granted while the old holder believes in its lease', async (key) => {
-    const ttl = 1_500;
+    const ttl = 3_000;
     await using server = await startRedis();
     await using proxy = await FaultProxy.start(server.port);
     await using locks = new Holdfast(urlOf(proxy.port, { epochGuard: true }), { ttl });

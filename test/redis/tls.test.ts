@@ -11,7 +11,7 @@ const certificate = join(folder, 'certificate.pem');
 
 const SCRIPT = `
 import { Holdfast } from 'holdfast';
-const locks = new Holdfast(process.env.LOCKS, { ttl: '2s' });
+const locks = new Holdfast(process.env.LOCKS, { ttl: '6s' });
 try {
   console.log(await locks.mutex('a').run(async (lease) => lease.held));
 } catch (error) {

@@ -117,6 +117,7 @@ interface Chunk {
   readonly highest: bigint;
 }
 
+/** Bound: the namespace, and the names. */
 function named(rows: readonly Row[]): string {
   return `namespace = ? AND name IN (${rows.map(() => '?').join(', ')})`;
 }

@@ -210,11 +210,13 @@ class SqliteSession implements Session {
   }
 
   async enter(claim: Claim): Promise<Place> {
-    const place = await this.#engine.transact((ledger) => ledger.enter(this.#id, claim));
-    if (place.state === 'waiting') {
-      this.#waiting.add(claim.id);
-      this.#engine.watch();
-    }
+    const place = await this.#engine.transact((ledger) => {
+      const entered = ledger.enter(this.#id, claim);
+      // At once: before our caller hears that it waits, a leave of our own may have granted it, and that shows to nobody later.
+      if (entered.state === 'waiting') this.#waiting.add(claim.id);
+      return entered;
+    });
+    if (place.state === 'waiting') this.#engine.watch();
     return place;
   }
 

@@ -36,7 +36,7 @@ async function evict(): Promise<void> {
 test('an evicted command has its grace, and nobody else begins before it has ended', async () => {
   const log = box.path('log');
   const bye = `trap 'sleep 0.2; echo first ends >> ${log}; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
-  const holder = await box.hold('a', ['--ttl', '30s', '--grace', '15s'], bye);
+  const holder = await box.hold('a', ['--ttl', '12s', '--grace', '6s'], bye);
   await until(() => holder.stdout() === 'ready\n');
   const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second begins >> ${log}`]);
   await box.waiters('a', 1);
@@ -49,7 +49,7 @@ test('an evicted command has its grace, and nobody else begins before it has end
 });
 
 test('an evicted command that does not end is killed with its whole group before the next one begins', async () => {
-  const holder = await holdStubbornly('--ttl', '30s', '--grace', '1s');
+  const holder = await holdStubbornly('--ttl', '12s', '--grace', '1s');
   const next = await waitBehind();
   await evict();
   expect(await holder.ended).toMatchObject({ code: 76 });

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Duration, EngineError, Holdfast, type Lease } from '../../src/index.js';
 import type { Server } from '../servers/server.js';
-import { queued, renewed, until } from './lines.js';
+import { queued, renewed, until } from '../servers/lines.js';
 
 interface Cluster extends AsyncDisposable {
   readonly members: readonly Server[];

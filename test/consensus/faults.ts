@@ -4,7 +4,7 @@ import { type Engine, EngineError, Holdfast, type Lease, type Session } from '..
 import { ALL } from '../../src/core/line.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import type { Server } from '../servers/server.js';
-import { queued, until } from './lines.js';
+import { queued, until } from '../servers/lines.js';
 
 type UrlOf = (server: { readonly port: number }) => string;
 

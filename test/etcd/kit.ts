@@ -5,7 +5,7 @@ import type { Engine } from '../../src/index.js';
 import { systemClock } from '../../src/core/clock.js';
 import { LOOPBACK } from '../servers/ports.js';
 
-export { queued, renewed, standing, until } from '../consensus/lines.js';
+export { queued, renewed, standing, until } from '../servers/lines.js';
 
 interface At {
   readonly port: number;

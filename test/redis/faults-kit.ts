@@ -1,11 +1,10 @@
 /** What the fault tests of Redis share: clients whose connections go where the test wants, and conditions to wait for. */
 import { Redis } from 'ioredis';
 import type { Lease, Lock } from '../../src/index.js';
+import { standing, until } from '../servers/lines.js';
 import { LOOPBACK } from '../servers/ports.js';
-import { waitFor } from '../servers/wait.js';
 
-/** What takes longer than this on a busy machine does not happen. */
-const WITHIN_MS = 30_000;
+export { queued, renewed, standing, until } from '../servers/lines.js';
 
 export interface UrlParts {
   readonly epochGuard?: boolean;
@@ -43,36 +42,10 @@ export function carrying(step: 'open' | 'enter' | 'leave' | 'beat'): (request: B
   return (request) => request.includes(`\r\n${step}\r\n`);
 }
 
-/** Waits for a condition; fails with its name when it does not come true. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  if (!(await waitFor(condition, WITHIN_MS))) throw new Error(`not in ${WITHIN_MS} ms: ${what}`);
-}
-
-/** How many claims of each kind stand in a lock's line. */
-export async function standing(lock: Lock): Promise<{ held: number; waiting: number }> {
-  const { claims } = await lock.inspect();
-  const held = claims.filter(({ state }) => state === 'held').length;
-  return { held, waiting: claims.length - held };
-}
-
-export async function queued(lock: Lock, waiting: number): Promise<void> {
-  await until(`${waiting} claims wait for ${lock.name}`, async () => (await standing(lock)).waiting === waiting);
-}
-
 export async function deserted(lock: Lock): Promise<void> {
   await until(`nobody stands in the line of ${lock.name}`, async () => {
     const { held, waiting } = await standing(lock);
     return held + waiting === 0;
-  });
-}
-
-/** Waits until a beat has renewed a lease that is held: nothing else lets its validity grow. */
-export async function renewed(lease: Lease): Promise<void> {
-  let before = lease.remaining;
-  await until(`a beat renews the lease on ${lease.name}`, () => {
-    const grew = lease.remaining > before;
-    before = lease.remaining;
-    return grew;
   });
 }
 

@@ -3,10 +3,10 @@ import { systemClock } from '../../src/core/clock.js';
 import { type ClientListener, ZooKeeperClient } from '../../src/engines/zookeeper/client/client.js';
 import { zookeeper } from '../../src/engines/zookeeper/index.js';
 import type { Engine } from '../../src/index.js';
-import { WITHIN_MS } from '../consensus/lines.js';
+import { WITHIN_MS } from '../servers/lines.js';
 import { LOOPBACK } from '../servers/ports.js';
 
-export { queued, renewed, standing, until } from '../consensus/lines.js';
+export { queued, renewed, standing, until } from '../servers/lines.js';
 
 interface At {
   readonly port: number;

@@ -1,6 +1,6 @@
 /** What can be seen of a lock's line from outside, and waiting for it. */
 import type { Lease, Lock } from '../../src/index.js';
-import { waitFor } from '../servers/wait.js';
+import { waitFor } from './wait.js';
 
 /** What takes longer than this on a busy machine does not happen. */
 export const WITHIN_MS = 40_000;

@@ -25,7 +25,7 @@ export interface PgClient {
 }
 
 export interface PgPool {
-  connect(): Promise<PgClient>;
+  connect(done: (error: unknown, client: PgClient | undefined) => void): void;
   end(): Promise<void>;
   readonly options: { readonly max?: number };
   readonly Client: new (options: object) => PgClient;
@@ -109,8 +109,6 @@ export class Database {
   async #once<T>(work: (client: PgClient) => Promise<T>): Promise<T> {
     const client = await this.#checkout();
     this.#active += 1;
-    // The pool looks after its connections only while they are idle: one that breaks now would end the process.
-    client.on('error', ignore);
     let broken = false;
     try {
       return await work(client);
@@ -127,7 +125,7 @@ export class Database {
   }
 
   #checkout(): Promise<PgClient> {
-    if (this.pool.idleCount > 0) return this.pool.connect();
+    if (this.pool.idleCount > 0) return this.#connect();
     return new Promise((resolve, reject) => {
       let over = false;
       const timer = setInterval(() => {
@@ -137,17 +135,32 @@ export class Database {
         clearInterval(timer);
         reject(this.#noConnection());
       }, this.limitMs);
-      this.pool.connect().then(
+      this.#connect().then(
         (client) => {
           clearInterval(timer);
-          if (over) client.release();
-          else resolve(client);
+          if (!over) return resolve(client);
+          client.removeListener('error', ignore);
+          return client.release();
         },
         (error: unknown) => {
           clearInterval(timer);
           if (!over) reject(error);
         },
       );
+    });
+  }
+
+  /**
+   * The pool looks after its connections only while they are idle: one that breaks while it is ours would end the process.
+   * We listen in its callback, not after a promise: what the server says in the same packet as its welcome comes before that.
+   */
+  #connect(): Promise<PgClient> {
+    return new Promise((resolve, reject) => {
+      this.pool.connect((error, client) => {
+        if (!client) return reject(error);
+        client.on('error', ignore);
+        return resolve(client);
+      });
     });
   }
 

@@ -6,16 +6,16 @@
  */
 import { cpus } from 'node:os';
 import { type Contest, measure, type Result } from './measure.js';
-import * as memcached from './memcached.js';
-import * as etcd from './etcd.js';
-import * as memory from './memory.js';
-import * as mysql from './mysql.js';
-import * as postgres from './postgres.js';
-import * as redis from './redis.js';
-import * as redlock from './redlock.js';
-import * as sqlite from './sqlite.js';
-import * as sqliteLockfile from './sqlite-lockfile.js';
-import * as zookeeper from './zookeeper.js';
+import * as memcached from './memcached/suite.js';
+import * as etcd from './etcd/suite.js';
+import * as memory from './memory/suite.js';
+import * as mysql from './mysql/suite.js';
+import * as postgres from './postgres/suite.js';
+import * as redis from './redis/suite.js';
+import * as redlock from './redlock/suite.js';
+import * as sqlite from './sqlite/suite.js';
+import * as sqliteLockfile from './sqlite/lockfile.js';
+import * as zookeeper from './zookeeper/suite.js';
 
 interface Suite {
   /** Whom we compare ourselves with. */

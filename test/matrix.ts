@@ -14,20 +14,20 @@ import { generatePrisma } from './matrix/prisma.js';
 /** The newest of each line, and one whose SQLite is too old for a write-ahead log. */
 const OLD_SQLITE = '22.13.0';
 const NODES = ['22', '24', '26', OLD_SQLITE];
-const FENCE_SUITES = ['test/fence', 'test/optimistic'];
-const NODE_SUITES = ['test/conformance', 'test/sqlite', 'test/cli', 'test/unit/process.test.ts', ...FENCE_SUITES];
+const FENCE_SUITES = ['test/system/fence', 'test/system/optimistic'];
+const NODE_SUITES = ['test/conformance', 'test/engines/sqlite', 'test/system'];
 /** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
-const REDIS_SUITES = ['test/matrix/redis', 'test/fence/redis.test.ts'];
-const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/mysql', ...FENCE_SUITES];
-const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/etcd'];
-const ZOOKEEPER_SUITES = ['test/matrix/zookeeper', 'test/zookeeper'];
+const REDIS_SUITES = ['test/matrix/redis', 'test/system/fence/redis.test.ts'];
+const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/engines/mysql', ...FENCE_SUITES];
+const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/engines/etcd'];
+const ZOOKEEPER_SUITES = ['test/matrix/zookeeper', 'test/engines/zookeeper'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
 
 function onNode(version: string): boolean {
   const node = ['exec', '--yes', `--package=node@${version}`, '--', 'node'];
   spawnSync('npm', [...node, '--version'], { stdio: 'inherit' });
-  const suites = version === OLD_SQLITE ? ['test/sqlite/driver.test.ts'] : NODE_SUITES;
+  const suites = version === OLD_SQLITE ? ['test/engines/sqlite/driver.test.ts'] : NODE_SUITES;
   return spawnSync('npm', [...node, vitest, 'run', ...suites], { stdio: 'inherit' }).status === 0;
 }
 
@@ -51,7 +51,7 @@ function onServer(name: string): boolean {
 /** Examples that need a generated client. */
 function onPrisma(): boolean {
   const env = { ...process.env, PRISMA_CLIENT: generatePrisma() };
-  const suite = 'test/fence/recipes.test.ts';
+  const suite = 'test/system/fence/recipes.test.ts';
   return spawnSync(process.execPath, [vitest, 'run', suite], { stdio: 'inherit', env }).status === 0;
 }
 

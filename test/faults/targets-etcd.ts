@@ -15,7 +15,7 @@ export async function startEtcdThree(onHosts?: OnHosts): Promise<Target> {
 }
 
 async function described(members: readonly Server[]): ReturnType<System['described']> {
-  const program = await provideEtcdctl();
+  const program = provideEtcdctl();
   const anyMember = (): Server => members.find(({ running }) => running) ?? members[0]!;
   const ctl = (...words: string[]): Promise<string> => etcdctl(program, anyMember(), ...words);
   const keys = async (namespace: string): Promise<string[]> =>

@@ -1,7 +1,7 @@
 /** What the coordinator and its workers say to each other. */
 import type { Mode } from './history.js';
 import type { Request, Response } from './resource.js';
-import type { Routes } from './routes.js';
+import type { Routes } from '../servers/routes.js';
 
 /** Ours, the negative control, and the peers. */
 export type LockKind = 'holdfast' | 'naive' | 'redlock' | 'redis-semaphore';

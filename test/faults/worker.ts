@@ -24,7 +24,7 @@ import {
 import { type Access, type Guarded, guardedBy } from './guards.js';
 import { observe } from './observer.js';
 import type { Request, Response } from './resource.js';
-import { routeThrough } from './routes.js';
+import { routeThrough } from '../servers/routes.js';
 import { isStarving, Starvation } from './starvation.js';
 import { HoldfastLocks, type HeldLock, NaiveLocks, type TestLocks, type Want } from './worker-locks.js';
 import { peerLocks } from './worker-peers.js';

@@ -3,7 +3,7 @@ import { afterAll, test } from 'vitest';
 import { etcd } from '../../src/engines/etcd/index.js';
 import { conformance } from '../../src/testing/index.js';
 import { startEtcdCluster } from '../servers/etcd.js';
-import { urlOf } from '../etcd/kit.js';
+import { urlOf } from '../engines/etcd/kit.js';
 
 if (process.env['HOLDFAST_MATRIX'] === undefined) {
   test.skip('etcd, three members (not here: it is for npm run test:matrix)', () => {});

@@ -3,7 +3,7 @@ import { afterAll, test } from 'vitest';
 import { zookeeper } from '../../src/engines/zookeeper/index.js';
 import { conformance } from '../../src/testing/index.js';
 import { startZooKeeperEnsemble } from '../servers/zookeeper.js';
-import { urlOf } from '../zookeeper/kit.js';
+import { urlOf } from '../engines/zookeeper/kit.js';
 
 if (process.env['HOLDFAST_MATRIX'] === undefined) {
   test.skip('zookeeper, three servers (not here: it is for npm run test:matrix)', () => {});

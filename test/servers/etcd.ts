@@ -3,14 +3,14 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { freePort, LOOPBACK } from './ports.js';
 import type { Host } from './network.js';
-import { type Program, provide, type ProvideOptions } from './provide.js';
+import { type Program, provide } from './provide.js';
 import { startGroup } from './server-group.js';
 import { type Place, type Server, startServer } from './server.js';
 import { eventually } from './wait.js';
 
 const PACKAGES = ['etcd-server', 'etcd-client'];
 
-export interface EtcdOptions extends ProvideOptions {
+export interface EtcdOptions {
   /** More words of the command line; later ones win. */
   readonly args?: readonly string[];
   /** Where it runs. Default: here, on loopback. */
@@ -34,7 +34,7 @@ interface MemberOptions extends EtcdOptions {
 }
 
 async function startMember({ name, peerPort, peers, args = [], scheme = 'http', ...rest }: MemberOptions) {
-  const program = await provideEtcd(rest);
+  const program = provide('etcd', PACKAGES);
   return startServer({
     name: 'etcd',
     program,
@@ -87,7 +87,7 @@ export function startEtcdCluster(
     );
     const peers = seats.map(({ name, address, peerPort }) => `${name}=http://${address}:${peerPort}`).join(',');
     const members = await group.add(seats.map((seat) => startMember({ ...rest, ...seat, peers })));
-    const program = await provideEtcdctl(rest);
+    const program = provideEtcdctl();
     return {
       members,
       leader: () => eventually('one leads', () => leaderOf(program, members)),
@@ -124,12 +124,8 @@ async function isHealthy({ host, port }: Pick<Place, 'host' | 'port'>): Promise<
   return (await response.text()).includes('"true"');
 }
 
-function provideEtcd(options: ProvideOptions): Promise<Program> {
-  return provide('etcd', PACKAGES, options);
-}
-
-export function provideEtcdctl(options: ProvideOptions = {}): Promise<Program> {
-  return provide('etcdctl', PACKAGES, options);
+export function provideEtcdctl(): Program {
+  return provide('etcdctl', PACKAGES);
 }
 
 /** What it prints. */

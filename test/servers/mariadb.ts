@@ -14,12 +14,12 @@ import { fileURLToPath } from 'node:url';
 import { createConnection, type RowDataPacket } from 'mysql2/promise';
 import { withFolderLock } from './folder-lock.js';
 import { LOOPBACK } from './ports.js';
-import { type Program, provide, type ProvideOptions } from './provide.js';
+import { type Program, provide } from './provide.js';
 import { type Place, type Server, type ServerOptions, startServer } from './server.js';
 
 const TEMPLATES = fileURLToPath(new URL('../../.cache/mysql', import.meta.url));
 
-export interface MariadbOptions extends ProvideOptions, Pick<ServerOptions, 'choosePort' | 'env'> {
+export interface MariadbOptions extends Pick<ServerOptions, 'choosePort' | 'env'> {
   /** More words of the command line; later ones win. */
   readonly args?: readonly string[];
   /** Whether a commit waits for the disk. Default: false. */
@@ -36,7 +36,7 @@ interface Flavour {
 }
 
 export async function startMariadb(options: MariadbOptions = {}): Promise<Server> {
-  const flavour = process.env['HOLDFAST_MYSQL'] === undefined ? await mariadb(options) : mysql();
+  const flavour = process.env['HOLDFAST_MYSQL'] === undefined ? mariadb() : mysql();
   const template = await templateOf(flavour);
   const { args = [], sync = false, ...rest } = options;
   return startServer({
@@ -81,8 +81,8 @@ async function answers({ port }: Place): Promise<boolean> {
   return true;
 }
 
-async function mariadb(options: ProvideOptions): Promise<Flavour> {
-  const program = await provide('mariadbd', ['mariadb-server-core'], options);
+function mariadb(): Flavour {
+  const program = provide('mariadbd', ['mariadb-server-core']);
   const share = join(program.root, 'usr/share/mysql');
   const home = [
     ...['--no-defaults', ...asRoot(), `--lc-messages-dir=${share}`, `--character-sets-dir=${share}/charsets`],

@@ -1,7 +1,7 @@
 /** One memcached. */
 import { connect } from 'node:net';
 import { addressOf, ask, LOOPBACK, type Where } from './ports.js';
-import { provide, type ProvideOptions } from './provide.js';
+import { provide } from './provide.js';
 import { type Server, type ServerOptions, startServer } from './server.js';
 import { eventually } from './wait.js';
 
@@ -10,13 +10,13 @@ const LAST_LINE = /(^|\n)(?!key=)[^\n]*\r\n$/;
 /** A machine that takes longer for the next piece has lost it. */
 const DUMP_WITHIN_MS = 5_000;
 
-export interface MemcachedOptions extends ProvideOptions, Pick<ServerOptions, 'env'> {
+export interface MemcachedOptions extends Pick<ServerOptions, 'env'> {
   /** More arguments; the last of a kind wins. Default: none. */
   readonly args?: readonly string[];
 }
 
 export async function startMemcached(options: MemcachedOptions = {}): Promise<Server> {
-  const program = await provide('memcached', ['memcached'], options);
+  const program = provide('memcached', ['memcached']);
   // It refuses to run as root unless told whom to run as. Root itself is allowed, and changing the user would make the
   // kernel forget that it has to end with us.
   const user = process.getuid?.() === 0 ? ['-u', 'root'] : [];

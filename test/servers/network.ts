@@ -56,7 +56,7 @@ export class Network {
   #links = 1;
 
   static async start(): Promise<Network> {
-    const ip = await provide('ip', ['iproute2']);
+    const ip = provide('ip', ['iproute2']);
     const router = await Space.start();
     try {
       await run([...router.enter, 'sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward']);

@@ -7,7 +7,7 @@ import { provide } from './provide.js';
 import { type Server, startServer } from './server.js';
 
 export async function startPgBouncer(target: number): Promise<Server> {
-  const program = await provide('pgbouncer', ['pgbouncer']);
+  const program = provide('pgbouncer', ['pgbouncer']);
   return startServer({
     name: 'pgbouncer',
     program: asNobodyInParticular(program),

@@ -14,20 +14,21 @@ import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { withFolderLock } from './folder-lock.js';
 import { LOOPBACK } from './ports.js';
-import { type Program, provide, type ProvideOptions } from './provide.js';
+import { type Program, provide } from './provide.js';
 import { type Place, type Server, type ServerOptions, startServer } from './server.js';
 
 const CACHE = fileURLToPath(new URL('../../.cache', import.meta.url));
-const PACKAGES = ['postgresql-15', 'postgresql-client-15'];
+/** Whichever version this Debian has. */
+const PACKAGES = ['postgresql'];
 
-export interface PostgresOptions extends ProvideOptions, Pick<ServerOptions, 'choosePort' | 'env'> {
+export interface PostgresOptions extends Pick<ServerOptions, 'choosePort' | 'env'> {
   /** Settings such as `{ fsync: 'on' }`. */
   readonly settings?: Readonly<Record<string, string>>;
 }
 
 export async function startPostgres(options: PostgresOptions = {}): Promise<Server> {
-  const program = await provide('postgres', PACKAGES, options);
-  const initdb = await provide('initdb', PACKAGES, options);
+  const program = provide('postgres', PACKAGES);
+  const initdb = provide('initdb', PACKAGES);
   const settings = {
     fsync: 'off',
     full_page_writes: 'off',

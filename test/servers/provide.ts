@@ -1,11 +1,11 @@
 /**
- * Finds the program of a server: on PATH, in the folders where Debian hides servers, or unpacked from Debian packages
- * into .cache/debian of this checkout (git-ignored; delete it to fetch anew).
+ * Finds the program of a server: on PATH, in the folders where Debian hides servers, or in .cache/debian of this checkout
+ * (git-ignored), where `npm run servers` unpacks Debian packages. Nothing is downloaded here: a test must not wait for a
+ * mirror.
  */
 import { accessSync, constants, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { unpackDebian } from './debian.js';
 
 const TREES = fileURLToPath(new URL('../../.cache/debian', import.meta.url));
 
@@ -18,45 +18,42 @@ export interface Program {
   readonly root: string;
 }
 
-export interface ProvideOptions {
-  /** Unpack it even if it is installed. Default: false. */
-  readonly unpack?: boolean;
-  /** Where trees are kept. Default: .cache/debian of the checkout. */
-  readonly trees?: string;
+/** What is missing, and would be there if these packages were unpacked into that folder. */
+export class NotProvided extends Error {
+  readonly packages: readonly string[];
+  readonly tree: string;
+
+  constructor(what: string, packages: readonly string[], tree: string) {
+    super(`${what} is neither on PATH nor unpacked in ${tree}. Run: npm run servers`);
+    this.packages = packages;
+    this.tree = tree;
+  }
 }
 
 /**
  * `packages` are those that hold the program's own files. Name every one of them, also where one depends on the other:
  * Debian's redis-server is a link to a file of redis-tools, and what this system has installed is not unpacked again.
  *
- *     const program = await provide('redis-server', ['redis-server', 'redis-tools']);
+ *     const program = provide('redis-server', ['redis-server', 'redis-tools']);
  */
-export async function provide(
-  binary: string,
-  packages: readonly string[],
-  options: ProvideOptions = {},
-): Promise<Program> {
-  const installed = options.unpack === true ? undefined : findIn(installedFolders(), binary);
+export function provide(binary: string, packages: readonly string[], trees = TREES): Program {
+  const installed = findIn(installedFolders(), binary);
   if (installed !== undefined) return { command: installed, args: [], env: {}, root: '/' };
-  const tree = await provideTree(packages, options).catch((error: unknown) => {
-    throw new Error(unavailable(binary, packages, error), { cause: error });
-  });
+  const tree = treeOf(packages, trees);
   const unpacked = findIn(foldersUnder(tree), binary);
-  if (unpacked === undefined) throw new Error(`${tree} holds no ${binary}: is it in another package?`);
+  if (unpacked === undefined) throw new NotProvided(binary, packages, tree);
   return { ...runningIn(tree, unpacked), root: tree };
 }
 
-/** What these packages hold, unpacked, and what they need that this system lacks. Answers with the folder. */
-export async function provideTree(packages: readonly string[], options: ProvideOptions = {}): Promise<string> {
-  const tree = join(options.trees ?? TREES, packages.join('+'));
-  await unpackDebian(packages, tree);
+/** Where files of these packages are that are no programs. */
+export function provideTree(packages: readonly string[], trees = TREES): string {
+  const tree = treeOf(packages, trees);
+  if (list(tree).length === 0) throw new NotProvided(packages.join(', '), packages, tree);
   return tree;
 }
 
-function unavailable(binary: string, packages: readonly string[], error: unknown): string {
-  const reason = error instanceof Error ? error.message.trim() : String(error);
-  const install = `sudo apt-get update && sudo apt-get install --no-install-recommends ${packages.join(' ')}`;
-  return `${binary} is not on PATH and could not be unpacked from Debian packages. Run:\n\n  ${install}\n\n${reason}`;
+function treeOf(packages: readonly string[], trees: string): string {
+  return join(trees, packages.join('+'));
 }
 
 function installedFolders(): string[] {

@@ -122,7 +122,7 @@ async function startOne(primary: Server, host: Host | undefined): Promise<Server
   return startServer({
     name: 'sentinel',
     host,
-    program: await provideRedis({}),
+    program: provideRedis(),
     // It keeps what it learns in its configuration, so a restart must find the file as the last run left it.
     prepare: async (place) => {
       if (!existsSync(configFile(place))) await writeFile(configFile(place), configuration(place, primary));

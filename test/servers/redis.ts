@@ -1,15 +1,15 @@
 /** One Redis without persistence: a restart begins empty, as a cache does that lost its machine. */
 import { ask, LOOPBACK } from './ports.js';
-import { type Program, provide, type ProvideOptions } from './provide.js';
+import { type Program, provide } from './provide.js';
 import { type Place, type Server, type ServerOptions, startServer } from './server.js';
 
-export interface RedisOptions extends ProvideOptions, Pick<ServerOptions, 'choosePort' | 'env' | 'host'> {
+export interface RedisOptions extends Pick<ServerOptions, 'choosePort' | 'env' | 'host'> {
   /** More words of the command line, such as `['--appendonly', 'yes']`; later ones win. */
   readonly args?: readonly string[] | ((place: Place) => readonly string[]);
 }
 
 export async function startRedis(options: RedisOptions = {}): Promise<Server> {
-  const program = await provideRedis(options);
+  const program = provideRedis();
   const { args = [] } = options;
   return startServer({
     ...options,
@@ -28,8 +28,8 @@ export async function startRedis(options: RedisOptions = {}): Promise<Server> {
 }
 
 /** Also the program of a Sentinel. */
-export function provideRedis(options: ProvideOptions): Promise<Program> {
-  return provide('redis-server', ['redis-server', 'redis-tools'], options);
+export function provideRedis(): Program {
+  return provide('redis-server', ['redis-server', 'redis-tools']);
 }
 
 /** Without a password Redis takes only clients of loopback; on a host of ours there is nobody else. */

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Host } from './network.js';
 import { freePort, isFree, isServedBy, LOOPBACK } from './ports.js';
-import { familyOf, isPaused, isRunning, signal } from './processes.js';
+import { ended, familyOf, freeze, isRunning, kill, killNow, signal } from './processes.js';
 import type { Program } from './provide.js';
 import { waitFor } from './wait.js';
 
@@ -148,15 +148,13 @@ export class Server {
 
   /** A crash (SIGKILL). The data stays for restart(). */
   async kill(): Promise<void> {
-    if (this.running) await endFamily(familyOf(this.pid));
+    if (this.running) await kill(this.pid);
   }
 
   /** A hang (SIGSTOP): connections are still accepted by the kernel, and nothing answers. */
   async pause(): Promise<void> {
     this.#mustRun('pause');
-    const family = familyOf(this.pid);
-    signal(family, 'SIGSTOP');
-    await waitFor(() => family.every((pid) => isPaused(pid) || !isRunning(pid)), 1_000);
+    await freeze(this.pid);
   }
 
   resume(): void {
@@ -166,7 +164,7 @@ export class Server {
 
   /** For the exit of the test process, where nothing can be awaited. */
   endNow(): void {
-    if (this.running) signal(familyOf(this.pid), 'SIGKILL');
+    if (this.running) killNow(this.pid);
     rmSync(this.folder, { recursive: true, force: true });
   }
 
@@ -230,14 +228,15 @@ export class Server {
   }
 
   async #end(): Promise<void> {
-    if (this.running) {
-      const family = familyOf(this.pid);
-      signal([this.pid], this.#options.stopSignal ?? 'SIGTERM');
-      // One that is paused gets the signal above only when it goes on.
-      signal(family, 'SIGCONT');
-      const gone = await waitFor(() => !this.running, this.#options.stopWithinMs ?? 10_000);
-      if (!gone) await endFamily(family);
-    }
+    if (!this.running) return;
+    const family = familyOf(this.pid);
+    signal([this.pid], this.#options.stopSignal ?? 'SIGTERM');
+    // One that is paused gets the signal above only when it goes on.
+    signal(family, 'SIGCONT');
+    await waitFor(() => !this.running, this.#options.stopWithinMs ?? 10_000);
+    if (this.running) await kill(this.pid);
+    // What it forked and did not wait for is nobody's child by now.
+    await ended(family);
   }
 
   async #readLog(): Promise<string> {
@@ -254,9 +253,3 @@ export function boundToUs(): readonly string[] {
 }
 
 let canBind: boolean | undefined;
-
-async function endFamily(family: readonly number[]): Promise<void> {
-  signal(family, 'SIGKILL');
-  const gone = await waitFor(() => !family.some(isRunning), 10_000);
-  if (!gone) throw new Error(`processes ${family.join(', ')} survive SIGKILL`);
-}

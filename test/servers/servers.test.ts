@@ -1,7 +1,8 @@
-/** Promises of the servers that other tests rely on. A first run downloads what is not installed: see provide.ts. */
-import { execFile, spawn } from 'node:child_process';
+/** Promises of the servers that other tests rely on. */
+import { execFile, spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,17 +10,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { unpackDebian } from './debian.js';
 import { withFolderLock } from './folder-lock.js';
 import { memcachedKeys, startMemcached } from './memcached.js';
 import { ask, freePort, isFree } from './ports.js';
-import { isRunning, signal } from './processes.js';
+import { freeze, isRunning, kill, signal } from './processes.js';
 import { provide } from './provide.js';
 import { startRedis } from './redis.js';
 import { type Server, startServer } from './server.js';
 
 const run = promisify(execFile);
-/** The first run downloads; a slow mirror is not a failure. */
-const DOWNLOAD_MS = 300_000;
+const hasApt = ['apt-get', 'dpkg-deb'].every((tool) => spawnSync(tool, ['--version']).status === 0);
 const PING = 'PING\r\n';
 const PONG = '+PONG\r\n';
 
@@ -29,7 +30,10 @@ beforeEach(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'holdfast-servers-test-'));
 });
 
-afterEach(() => rm(scratch, { recursive: true, force: true }));
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  await rm(scratch, { recursive: true, force: true });
+});
 
 /** A program of a few lines instead of a real server. */
 const node = (script: string) => ({
@@ -37,7 +41,7 @@ const node = (script: string) => ({
   args: () => [],
 });
 
-describe('a server', { timeout: DOWNLOAD_MS }, () => {
+describe('a server', () => {
   test('answers on loopback once it is started, and only there', async () => {
     await using redis = await startRedis();
     expect(await ask(redis.port, PING)).toBe(PONG);
@@ -214,38 +218,55 @@ test('the keys of a memcached are all of them, in however many pieces, and when 
   busy.close();
 });
 
-describe('provide', { timeout: DOWNLOAD_MS }, () => {
-  test('unpacks a server from Debian packages that then runs, whether it is installed or not', async () => {
-    await using redis = await startRedis({ unpack: true, trees: scratch });
-    expect(await ask(redis.port, PING)).toBe(PONG);
-    const { stdout } = await run('cat', [`/proc/${redis.pid}/maps`]);
-    expect(stdout).toContain(join(scratch, 'redis-server+redis-tools', 'usr/bin/'));
-    expect(await readdir(scratch)).toEqual(['redis-server+redis-tools']);
+describe('a program', () => {
+  const greeter = ['holdfast-greeter'];
+
+  test('is taken from PATH', () => {
+    expect(provide('sh', ['dash'])).toMatchObject({ args: [], env: {}, root: '/' });
   });
 
-  test('lets several want the same packages at once', async () => {
-    const wanted = Array.from({ length: 3 }, () =>
-      provide('memcached', ['memcached'], { unpack: true, trees: scratch }),
-    );
-    const programs = await Promise.all(wanted);
-    expect(new Set(programs.map(({ command, args }) => [command, ...args].join(' '))).size).toBe(1);
-    expect(await readdir(scratch)).toEqual(['memcached']);
+  test('that is nowhere is an error that says what to run', () => {
+    expect(() => provide('holdfast-greeter', greeter, scratch)).toThrow('Run: npm run servers');
   });
 
-  test('uses what is on PATH', async () => {
-    expect(await provide('sh', ['dash'])).toMatchObject({ args: [], env: {}, root: '/' });
+  test.runIf(hasApt)('is unpacked from a Debian package once, whoever wants it, and then runs', async () => {
+    await useRepository(scratch);
+    const trees = join(scratch, 'trees');
+    await Promise.all(Array.from({ length: 3 }, () => unpackDebian(greeter, join(trees, 'holdfast-greeter'))));
+    const { command, args, root } = provide('holdfast-greeter', greeter, trees);
+    expect(root).toBe(join(trees, 'holdfast-greeter'));
+    expect((await run(command, [...args])).stdout).toBe('hello\n');
+    expect(await readdir(trees)).toEqual(['holdfast-greeter']);
   });
 
-  test('says which command to run when there is no such package, or no apt', async () => {
-    const packages = ['holdfast-no-such-server', 'holdfast-tools'];
-    const install = 'sudo apt-get update && sudo apt-get install --no-install-recommends holdfast-no-such-server';
-    await expect(provide('no-such-server', packages, { trees: scratch })).rejects.toThrow(install);
-    vi.stubEnv('PATH', scratch);
-    await expect(provide('no-such-server', packages, { trees: scratch })).rejects.toThrow(install);
-    vi.unstubAllEnvs();
-    expect(await readdir(scratch)).toEqual([]);
+  test.runIf(hasApt)('that no package holds leaves nothing behind', async () => {
+    await useRepository(scratch);
+    const trees = join(scratch, 'trees');
+    await expect(unpackDebian(['holdfast-no-such-server'], join(trees, 'none'))).rejects.toThrow('Unable to locate');
+    expect(await readdir(trees)).toEqual([]);
   });
 });
+
+/** apt knows nothing but a repository on this disk with one package, so that no test waits for a mirror. */
+async function useRepository(folder: string): Promise<void> {
+  const source = join(folder, 'source');
+  const repository = join(folder, 'repository');
+  for (const each of ['source/DEBIAN', 'source/usr/bin', 'repository'])
+    await mkdir(join(folder, each), { recursive: true });
+  const about = 'Package: holdfast-greeter\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\n';
+  await writeFile(join(source, 'DEBIAN/control'), `${about}Description: says hello\n`);
+  await writeFile(join(source, 'usr/bin/holdfast-greeter'), '#!/bin/sh\necho hello\n', { mode: 0o755 });
+  const archive = join(repository, 'greeter.deb');
+  await run('dpkg-deb', ['--build', '--root-owner-group', source, archive]);
+  const bytes = await readFile(archive);
+  const hash = createHash('sha256').update(bytes).digest('hex');
+  const entry = `${about}Filename: ./greeter.deb\nSize: ${bytes.length}\nSHA256: ${hash}\nDescription: says hello\n`;
+  await writeFile(join(repository, 'Packages'), entry);
+  await writeFile(join(folder, 'sources.list'), `deb [trusted=yes] file:${repository} ./\n`);
+  const settings = [`Dir::Etc::SourceList "${join(folder, 'sources.list')}";`, 'Dir::Etc::SourceParts "/dev/null";'];
+  await writeFile(join(folder, 'apt.conf'), settings.join('\n'));
+  vi.stubEnv('APT_CONFIG', join(folder, 'apt.conf'));
+}
 
 describe('a folder lock', () => {
   test('lets one in at a time', async () => {
@@ -272,6 +293,31 @@ describe('a folder lock', () => {
 });
 
 describe('a process', () => {
+  test.runIf(process.platform === 'linux')('that forks all the time stands still with all that it forked', async () => {
+    const file = join(scratch, 'signs-of-life');
+    // Each fork lives for a moment and leaves a sign: one that is missed leaves it after the list was made.
+    const forking = `while :; do (sleep 0.01; printf x >> ${file}) & (( ++n % 20 )) || wait; done`;
+    const script = `(${forking}) & (${forking}) & ${forking}`;
+    const parent = spawn('bash', ['-c', script], { stdio: 'ignore' });
+    const size = async (): Promise<number> => (await stat(file).catch(() => ({ size: 0 }))).size;
+    try {
+      for (let round = 0; round < 50; round += 1) {
+        const before = await size();
+        await vi.waitFor(async () => expect(await size()).toBeGreaterThan(before), 30_000);
+        const family = await freeze(parent.pid!);
+        const frozenAt = await size();
+        await sleep(10);
+        expect(await size()).toBe(frozenAt);
+        signal(family, 'SIGCONT');
+      }
+    } finally {
+      await kill(parent.pid!);
+    }
+    const last = await size();
+    await sleep(50);
+    expect(await size()).toBe(last);
+  });
+
   test('counts as dead while it is a zombie', async () => {
     // The shell becomes a program that never collects the exit of its child.
     const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] });

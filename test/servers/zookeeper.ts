@@ -8,7 +8,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Host } from './network.js';
 import { addressOf, ask, freePort, LOOPBACK, type Where } from './ports.js';
-import { type Program, provide, type ProvideOptions, provideTree } from './provide.js';
+import { type Program, provide, provideTree } from './provide.js';
 import { isAwake, startGroup } from './server-group.js';
 import { type Place, type Server, startServer } from './server.js';
 import { eventually } from './wait.js';
@@ -25,7 +25,7 @@ const JARS = [
 /** Half a second: a session is rounded up to whole ticks, and a follower that is silent for a few of them is left. */
 const TICK_MS = 500;
 
-export interface ZooKeeperOptions extends ProvideOptions {
+export interface ZooKeeperOptions {
   /** More lines of its configuration; later ones win. */
   readonly config?: Readonly<Record<string, string | number>>;
   /** More properties of its Java. */
@@ -49,7 +49,7 @@ interface MemberOptions extends ZooKeeperOptions {
 
 async function startMember(options: MemberOptions): Promise<Server> {
   const { id, peers, config, host } = options;
-  const program = await provideJava(options);
+  const program = provideJava(options);
   return startServer({
     name: 'zookeeper',
     program,
@@ -171,11 +171,11 @@ export async function figureOf(where: Where, name: string): Promise<number> {
   return Number(value);
 }
 
-async function provideJava(options: ZooKeeperOptions): Promise<Program> {
-  const java = await provide('java', PACKAGES, options);
+function provideJava(options: ZooKeeperOptions): Program {
+  const java = provide('java', PACKAGES);
   // What this system has installed of them is not unpacked again.
   const installed = existsSync(jar('/', 'zookeeper'));
-  const tree = installed ? '/' : await provideTree(PACKAGES, options);
+  const tree = installed ? '/' : provideTree(PACKAGES);
   const jars = JARS.map((name) => (existsSync(jar(tree, name)) ? jar(tree, name) : jar('/', name)));
   const properties = {
     'zookeeper.forceSync': 'no',

@@ -1,0 +1,78 @@
+/** `zookeepers://`: certificates are checked on both sides. The one of the Redis tests is for localhost, and its own authority. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ZooKeeperClient } from '../../../src/engines/zookeeper/client/client.js';
+import { zookeeper } from '../../../src/engines/zookeeper/index.js';
+import { type Duration, EngineError, Holdfast } from '../../../src/index.js';
+import type { Server } from '../../servers/server.js';
+import { startZooKeeper } from '../../servers/zookeeper.js';
+
+const folder = join(import.meta.dirname, '../redis/tls');
+const certificate = join(folder, 'certificate.pem');
+const key = join(folder, 'key.pem');
+const tls = { ca: readFileSync(certificate), cert: readFileSync(certificate), key: readFileSync(key) };
+
+let server: Server;
+let scratch: string;
+
+beforeAll(async () => {
+  scratch = mkdtempSync(join(tmpdir(), 'holdfast-zookeeper-tls-'));
+  // ZooKeeper wants key and certificate in one file.
+  const both = join(scratch, 'both.pem');
+  writeFileSync(both, Buffer.concat([tls.key, tls.cert]));
+  server = await startZooKeeper({
+    tls: true,
+    config: {
+      serverCnxnFactory: 'org.apache.zookeeper.server.NettyServerCnxnFactory',
+      'ssl.keyStore.location': both,
+      'ssl.keyStore.type': 'PEM',
+      'ssl.trustStore.location': certificate,
+      'ssl.trustStore.type': 'PEM',
+    },
+    ready: async ({ port }) => {
+      const servers = [{ host: 'localhost', port, tls }];
+      const client = new ZooKeeperClient({ servers, timeoutMs: 10_000, random: () => 0 });
+      try {
+        await client.open(1_000);
+        return true;
+      } finally {
+        await client.close();
+      }
+    },
+  });
+});
+
+afterAll(async () => {
+  await server?.stop();
+  rmSync(scratch, { recursive: true, force: true });
+});
+
+test('with certificates in code', async () => {
+  await using locks = new Holdfast(zookeeper([`localhost:${server.port}`], { tls }));
+  expect(await locks.mutex('a').run((lease) => lease.held)).toBe(true);
+});
+
+test('with certificates in files that the URL names', async () => {
+  const files = `ca=${certificate}&cert=${certificate}&key=${key}`;
+  await using locks = new Holdfast(`zookeepers://localhost:${server.port}?${files}`);
+  expect(await locks.mutex('a').run((lease) => lease.held)).toBe(true);
+});
+
+test('a server that we do not trust, and a server that does not trust us, are told', async () => {
+  await using distrusting = new Holdfast(`zookeepers://localhost:${server.port}?cert=${certificate}&key=${key}`);
+  // Shaking hands takes a moment on a busy machine, and what went wrong is known only afterwards.
+  const distrusted = await acquire(distrusting, '5s');
+  expect(distrusted).toBeInstanceOf(EngineError);
+  expect(String(distrusted)).toMatch(/self-signed certificate/);
+  await using anonymous = new Holdfast(zookeeper(`zookeepers://localhost:${server.port}`, { tls: { ca: tls.ca } }));
+  expect(await acquire(anonymous)).toBeInstanceOf(EngineError);
+});
+
+function acquire(locks: Holdfast, timeout: Duration = '1s'): Promise<unknown> {
+  return locks
+    .mutex('a')
+    .acquire({ timeout })
+    .catch((error: unknown) => error);
+}

@@ -1,0 +1,3 @@
+import type { EngineBug } from '../test-run.js';
+
+export const memcached: readonly EngineBug[] = [];

@@ -1,0 +1,65 @@
+/**
+ * The mutation gate: bugs that we plant ourselves, each of which a machine must find.
+ *
+ * npm run mutants                      those of the core, by the simulation
+ * npm run mutants -- floor             those of the core whose name contains the word
+ * npm run mutants -- engines           those of engines, fences and the command line, each by its own test
+ * npm run mutants -- engines redlock   those of whose engine or name contains the word
+ * npm run mutants -- engines --sample  the few that CI hunts
+ */
+import { parseArgs } from 'node:util';
+import { CORE_BUGS } from './core.js';
+import { ENGINE_BUGS } from './engines/index.js';
+import { type Bug, check, uproot } from './plant.js';
+import { simulate } from './simulate.js';
+import { runTest } from './test-run.js';
+
+/** Tests of engines wait for servers most of the time; the simulation takes every core by itself. */
+const AT_ONCE = { core: 1, engines: 2 };
+
+interface Hunt {
+  readonly bug: Bug;
+  readonly find: () => string | undefined | Promise<string | undefined>;
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { sample: { type: 'boolean', default: false } },
+});
+const engines = positionals[0] === 'engines';
+const word = positionals[engines ? 1 : 0] ?? '';
+
+function coreHunts(): Hunt[] {
+  return CORE_BUGS.map((bug) => ({ bug, find: () => simulate(bug) }));
+}
+
+function engineHunts(): Hunt[] {
+  const bugs = Object.entries(ENGINE_BUGS).flatMap(([engine, list]) =>
+    list.map((bug) => ({ ...bug, name: `${engine}: ${bug.name}` })),
+  );
+  const wanted = values.sample ? bugs.filter(({ sample }) => sample) : bugs;
+  return wanted.map((bug) => ({ bug, find: () => runTest(bug) }));
+}
+
+/** Whether it was found. */
+async function hunt({ bug, find }: Hunt): Promise<boolean> {
+  const startedAt = performance.now();
+  const found = await find();
+  const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+  console.log(`${found === undefined ? 'ESCAPED' : 'found  '} ${bug.name} (${seconds} s)`);
+  if (found !== undefined) console.log(`          ${found}`);
+  return found !== undefined;
+}
+
+const all = engines ? engineHunts() : coreHunts();
+for (const { bug } of all) check(bug);
+const waiting = all.filter(({ bug }) => bug.name.includes(word));
+const count = waiting.length;
+let found = 0;
+const lane = async (): Promise<void> => {
+  for (let next = waiting.shift(); next; next = waiting.shift()) if (await hunt(next)) found += 1;
+};
+await Promise.all(Array.from({ length: engines ? AT_ONCE.engines : AT_ONCE.core }, lane));
+uproot();
+console.log(`mutation gate: ${found} of ${count} planted bugs found`);
+process.exitCode = found === count && count > 0 ? 0 : 1;

@@ -1,0 +1,207 @@
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MAIN, Sandbox } from './sandbox.js';
+
+let box: Sandbox;
+
+beforeEach(() => {
+  box = new Sandbox();
+});
+
+afterEach(() => box[Symbol.asyncDispose]());
+
+describe('the exit code', () => {
+  test.each([
+    ['exit 0', 0],
+    ['exit 7', 7],
+    ['kill -TERM $$', 143],
+    ['kill -KILL $$', 137],
+  ])('of %j is the command’s, %i', async (script, code) => {
+    expect(await box.run(['run', 'a', '--', 'sh', '-c', script])).toEqual({ code, stdout: '', stderr: '' });
+  });
+
+  test('is 127 for a command that does not exist, and 126 for one that can’t be executed', async () => {
+    writeFileSync(box.path('data'), 'no program', { mode: 0o600 });
+    expect(await box.run(['run', 'a', '--', box.path('nothing')])).toMatchObject({ code: 127 });
+    expect(await box.run(['run', 'a', '--', box.path('data')])).toMatchObject({ code: 126 });
+    expect(await box.claims('a')).toEqual([]);
+  });
+
+  test('is 75, or what --busy-exit says, for a lock that is busy', async () => {
+    await box.hold('a');
+    const none = await box.run(['run', 'a', '-n', '--', 'true']);
+    // Long enough to open the file in: an engine that has not answered by then was not reached.
+    const short = await box.run(['run', 'a', '-w', '3s', '--', 'true']);
+    const chosen = await box.run(['run', 'a', '-n', '--busy-exit', '0', '--', 'false']);
+    expect(none).toMatchObject({
+      code: 75,
+      stderr: expect.stringMatching(/^holdfast: "a" is busy: held by sh@\S+ for \S+\n$/),
+    });
+    expect(short).toMatchObject({ code: 75, stderr: expect.stringMatching(/^holdfast: .* \(waited 3s\)\n$/) });
+    expect(chosen.code).toBe(0);
+  });
+
+  test('is 69 for an engine that can’t be reached', async () => {
+    writeFileSync(box.path('file'), '');
+    const url = `sqlite:${box.path('file')}/locks.db`;
+    const ended = await Promise.all([
+      box.run(['run', 'a', '-n', '--', 'true'], { env: { HOLDFAST_URL: url } }),
+      box.run(['run', 'a', '--url', url, '-w', '1s', '--', 'true']),
+      box.run(['ls', '--url', url]),
+      box.run(['ls'], { env: { XDG_STATE_HOME: box.path('file') } }),
+    ]);
+    for (const { code, stderr } of ended) {
+      expect(code).toBe(69);
+      expect(stderr).toMatch(/^holdfast: .+\n$/);
+    }
+  });
+
+  test.each([
+    [[]],
+    [['walk']],
+    [['help', 'walk']],
+    [['run']],
+    [['run', 'a']],
+    [['run', 'a', 'true']],
+    [['run', 'a', 'b', '--', 'true']],
+    [['run', 'a', '--']],
+    [['run', '', '--', 'true']],
+    [['run', 'a', '--bogus', '--', 'true']],
+    [['run', 'a', '-w', '30', '--', 'true']],
+    [['run', 'a', '-w', '1s', '-n', '--', 'true']],
+    [['run', 'a', '-s', '--of', '3', '--', 'true']],
+    [['run', 'a', '--permits', '2', '--', 'true']],
+    [['run', 'a', '--permits', '4', '--of', '3', '--', 'true']],
+    [['run', 'a', '--ttl', '1ms', '--', 'true']],
+    [['run', 'a', '--ttl', '10s', '--grace', '9s', '--', 'true']],
+    [['run', 'a', '--busy-exit', '256', '--', 'true']],
+    [['run', 'a', '--url', 'nonsense://x', '--', 'true']],
+    [['inspect']],
+    [['evict', 'a']],
+    [['ls', 'a', 'b']],
+  ])('is 64 for %j, with one line that says why', async (args) => {
+    const { code, stdout, stderr } = await box.run(args);
+    expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
+    expect(stderr).toMatch(/^holdfast: .+\n$/);
+  });
+});
+
+describe('the command', () => {
+  test('has the lock’s name and token in its environment, and a later one has a larger token', async () => {
+    const show = ['run', 'a b', '--', 'sh', '-c', 'echo "$HOLDFAST_LOCK $HOLDFAST_TOKEN"'];
+    const first = await box.run(show);
+    const second = await box.run(show);
+    expect(first.stdout).toMatch(/^a b \d+\n$/);
+    expect(BigInt(second.stdout.slice(4))).toBeGreaterThan(BigInt(first.stdout.slice(4)));
+  });
+
+  test('has stdin, stdout and stderr to itself', async () => {
+    const input = 'line\n'.repeat(100_000);
+    const ended = await box.run(['run', 'a', '--', 'sh', '-c', 'cat; echo done >&2'], { stdin: input });
+    expect(ended.stdout === input).toBe(true);
+    expect({ code: ended.code, stderr: ended.stderr }).toEqual({ code: 0, stderr: 'done\n' });
+  });
+
+  test('has all arguments behind -- to itself', async () => {
+    const ended = await box.run(['run', 'a', '--', 'echo', '--help', '-n', '--', '--json']);
+    expect(ended).toEqual({ code: 0, stdout: '--help -n -- --json\n', stderr: '' });
+  });
+
+  test('holds the lock until it has ended, and not longer', async () => {
+    const holder = await box.hold('a', [], 'cat > /dev/null; until [ -e "$XDG_STATE_HOME/go" ]; do sleep 0.02; done');
+    expect(await box.claims('a')).toMatchObject([{ state: 'held' }]);
+    writeFileSync(box.path('go'), '');
+    expect(await holder.ended).toMatchObject({ code: 0, stderr: '' });
+    expect(await box.claims('a')).toEqual([]);
+  });
+});
+
+const nested = (...args: string[]): string[] => ['--', process.execPath, MAIN, 'run', ...args];
+
+describe('a run inside a run', () => {
+  test('of the same lock is refused at once', async () => {
+    const ended = await box.run(['run', 'a', ...nested('a', '--', 'true')]);
+    expect(ended).toMatchObject({ code: 64, stderr: expect.stringMatching(/^holdfast: "a" .*wait for itself\n$/) });
+  });
+
+  test('of the same lock is refused through another lock, and in shared mode', async () => {
+    const through = await box.run(['run', 'a', ...nested('b', ...nested('a', '--', 'true'))]);
+    const shared = await box.run(['run', 'a', '-s', ...nested('a', '-s', '--', 'true')]);
+    const written = box.file.replace('/holdfast/', '/./holdfast/../holdfast/');
+    const spelt = await box.run(['run', 'a', ...nested('a', '--url', `sqlite:${written}`, '--', 'true')]);
+    expect([through.code, shared.code, spelt.code]).toEqual([64, 64, 64]);
+  });
+
+  test('of another lock, in another place or of a semaphore of that name is granted', async () => {
+    const ended = await Promise.all([
+      box.run(['run', 'a', ...nested('b', '-n', '--', 'true')]),
+      box.run(['run', 'c', ...nested('c', '-n', '--url', `sqlite:${box.path('other.db')}`, '--', 'true')]),
+      box.run(['run', 'd', ...nested('d', '-n', '--of', '2', '--', 'true')]),
+    ]);
+    expect(ended.map(({ code }) => code)).toEqual([0, 0, 0]);
+  });
+});
+
+test('a reader of stdout that goes away does not change the exit code', async () => {
+  const text = `{ '${process.execPath}' '${MAIN}' run a -- sh -c 'sleep 0.1; exit 7'; echo $? >&2; } | true`;
+  expect(await box.startCommand('sh', ['-c', text]).ended).toMatchObject({ stderr: '7\n' });
+});
+
+describe('without a URL', () => {
+  test('the locks are in a folder that only the user can read', async () => {
+    await box.run(['run', 'a', '--', 'true']);
+    expect(existsSync(box.file)).toBe(true);
+    expect(statSync(dirname(box.file)).mode & 0o777).toBe(0o700);
+  });
+
+  test('a state directory that is not absolute is ignored', async () => {
+    const env = { XDG_STATE_HOME: 'relative', HOME: box.path('home') };
+    expect(await box.run(['run', 'a', '--', 'true'], { env })).toMatchObject({ code: 0 });
+    expect(existsSync(box.path('home/.local/state/holdfast/locks.db'))).toBe(true);
+  });
+});
+
+describe('what it says', () => {
+  test('is one line of JSON with --json', async () => {
+    await box.hold('a');
+    const { stderr } = await box.run(['run', 'a', '-n', '--json', '--', 'true']);
+    expect(JSON.parse(stderr)).toMatchObject({ error: 'HOLDFAST_TIMEOUT', exit: 75 });
+  });
+
+  test('is a warning where the locks exclude nobody', async () => {
+    const { code, stderr } = await box.run(['run', 'a', '--url', 'memory:', '--', 'true']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^holdfast: .*exclude nobody\n$/) });
+  });
+
+  test('never has credentials in it', async () => {
+    const url = 'nosuch://user:hunter2@host/0';
+    const ended = await Promise.all([
+      box.run(['run', 'a', '--url', url, '--', 'true']),
+      box.run(['run', 'a', '-w', url, '--', 'true']),
+      box.run(['run', 'a', `--${url}`, '--', 'true']),
+      box.run([url]),
+      box.run(['ls'], { env: { HOLDFAST_URL: url } }),
+    ]);
+    for (const { code, stderr } of ended) {
+      expect(code).toBe(64);
+      expect(stderr).not.toContain('hunter2');
+    }
+  });
+
+  test('is help, and the version', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+      version: string;
+    };
+    expect(await box.run(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
+    const [all, run, same] = await Promise.all([
+      box.run(['--help']),
+      box.run(['help', 'run']),
+      box.run(['run', '--help']),
+    ]);
+    expect(all.stdout).toContain('holdfast evict <name> <claim-id>');
+    expect(run.stdout).toContain('Exit codes');
+    expect(same).toEqual(run);
+    expect(Math.max(...(all.stdout + run.stdout).split('\n').map(({ length }) => length))).toBeLessThanOrEqual(88);
+  });
+});

@@ -1,0 +1,308 @@
+/** Fences inside of a user's own transaction, on each database. */
+import type { DatabaseSync } from '@photostructure/sqlite';
+import { createConnection } from 'mysql2';
+import type { Client } from 'pg';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { isStale } from '../../../src/core/fence.js';
+import { fence, migrate } from '../../../src/fence/index.js';
+import { ConfigError, EngineError, Holdfast, type Lease, schemaFromUrl, StaleTokenError } from '../../../src/index.js';
+import { seededRandom } from '../../servers/seeded-random.js';
+import { waitFor } from '../../servers/wait.js';
+import { type Connection, DATABASES, type TestDatabase } from './databases.js';
+
+/** Beyond 2^53, where neighbours are the same double. */
+const BASE = 2n ** 60n;
+
+describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
+  let database: TestDatabase;
+  const open: Connection[] = [];
+  const locks = new Holdfast('memory:');
+
+  beforeAll(async () => {
+    database = await start();
+    await migrate((await connect()).db);
+  });
+  afterEach(async () => {
+    for (const connection of open.splice(0)) await connection.close();
+  });
+  afterAll(async () => {
+    await locks.close();
+    await database?.[Symbol.asyncDispose]();
+  });
+
+  async function connect(): Promise<Connection> {
+    const connection = await database.connect();
+    open.push(connection);
+    return connection;
+  }
+
+  test('judges readers and writers by the rule, in integers of 64 bits', async () => {
+    const connection = await connect();
+    const random = seededRandom(7);
+    let [maxRead, maxWrite] = [0n, 0n];
+    for (let step = 0; step < 150; step += 1) {
+      const token = BASE + BigInt(Math.floor(step / 8 + random() * 6));
+      const mode = random() < 0.5 ? 'read' : 'write';
+      const newest = maxRead > maxWrite ? maxRead : maxWrite;
+      const stale = isStale({ token, mode }, maxRead, maxWrite);
+      expect(await show(connection, 'model', token, mode === 'read')).toBe(stale ? newest : undefined);
+      if (stale) continue;
+      if (mode === 'write') maxWrite = token;
+      else if (token > maxRead) maxRead = token;
+    }
+  });
+
+  test('a stale token is refused with what was newer, and says so', async () => {
+    const connection = await connect();
+    expect(await show(connection, 'refused', BASE + 1n)).toBeUndefined();
+    await connection.query('BEGIN');
+    const refused = fence(connection.db).open('refused', BASE);
+    await expect(refused).rejects.toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', token: BASE, newest: BASE + 1n });
+    await connection.query('ROLLBACK');
+  });
+
+  test('what was shown in a transaction that is rolled back was not shown', async () => {
+    const connection = await connect();
+    await connection.query('BEGIN');
+    await fence(connection.db).open('undone', BASE + 1n);
+    await connection.query('ROLLBACK');
+    expect(await show(connection, 'undone', BASE)).toBeUndefined();
+  });
+
+  test('names are told apart byte by byte', async () => {
+    const connection = await connect();
+    for (const name of ['job', 'JOB', 'job ', 'jöb', 'jo\u0308b', '💥', 'x'.repeat(512)]) {
+      expect(await show(connection, name, BASE + 5n)).toBeUndefined();
+      expect(await show(connection, name, BASE + 4n)).toBe(BASE + 5n);
+    }
+    await expect(show(connection, 'x'.repeat(513), 1n)).rejects.toThrow(ConfigError);
+  });
+
+  test('a lease says by itself whether it is shared', async () => {
+    const connection = await connect();
+    const catalog = locks.rwLock(`catalog-${dialect}`);
+    const [one, two] = [await catalog.read.acquire(), await catalog.read.acquire()];
+    expect(await show(connection, 'catalog', two)).toBeUndefined();
+    expect(await show(connection, 'catalog', one)).toBeUndefined(); // readers do not refuse each other
+    await Promise.all([one.release(), two.release()]);
+    const writer = await catalog.write.acquire();
+    expect(await show(connection, 'catalog', writer)).toBeUndefined();
+    expect(await show(connection, 'catalog', one)).toBe(writer.token);
+    const reader = await writer.downgrade();
+    expect(await show(connection, 'catalog', reader)).toBeUndefined();
+    expect(await show(connection, 'catalog', writer)).toBe(reader.token);
+    await reader.release();
+  });
+
+  test('what can’t be fenced is refused', async () => {
+    const connection = await connect();
+    const permit = await locks.semaphore(`gpu-${dialect}`, 4).acquire();
+    await connection.query('BEGIN');
+    const wrong = [permit, 5, '5', undefined, 0n, -1n, 2n ** 63n, {}] as never[];
+    for (const shown of wrong) await expect(fence(connection.db).open('x', shown)).rejects.toThrow(ConfigError);
+    const mutex = await locks.mutex(`m-${dialect}`).acquire();
+    await expect(fence(connection.db).open('x', mutex, { shared: true })).rejects.toThrow(ConfigError);
+    await connection.query('ROLLBACK');
+    await Promise.all([permit.release(), mutex.release()]);
+  });
+
+  test('outside of a transaction it is a ConfigError', async () => {
+    const connection = await connect();
+    await expect(fence(connection.db).open('loose', BASE)).rejects.toThrow(/inside of a transaction/);
+  });
+
+  test.runIf(dialect !== 'sqlite')('on a pool it is a ConfigError', async () => {
+    const pool = database.pool();
+    expect(() => fence(pool.db)).toThrow(/pool/);
+    await pool.end();
+  });
+
+  test.runIf(dialect !== 'sqlite')('who opens second waits for the first, and is judged by its token', async () => {
+    const [old, young] = [await connect(), await connect()];
+    await old.query('BEGIN');
+    await young.query('BEGIN');
+    await fence(young.db).open('pair', BASE + 2n);
+    const late = fence(old.db)
+      .open('pair', BASE + 1n)
+      .catch((error: unknown) => error);
+    expect(await waitFor(async () => (await database.waiting()) > 0, 40_000)).toBe(true);
+    await young.query('COMMIT');
+    expect(await late).toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', newest: BASE + 2n });
+    await old.query('ROLLBACK');
+  });
+
+  test('many may make the table at once', async () => {
+    const options = dialect === 'postgres' ? { schema: 'crowd' } : { tablePrefix: 'crowd_' };
+    const connections = await Promise.all(Array.from({ length: 8 }, () => connect()));
+    await Promise.all(connections.map(({ db }) => migrate(db, options)));
+  });
+
+  test.runIf(dialect === 'postgres')('PostgreSQL: many may be the first to miss the table', async () => {
+    const connections = await Promise.all(Array.from({ length: 8 }, () => connect()));
+    await Promise.all(
+      connections.map(async (connection, at) => {
+        await connection.query('BEGIN');
+        await fence(connection.db, { schema: 'first' }).open(`x${at}`, 1n);
+        await connection.query('COMMIT');
+      }),
+    );
+  });
+
+  test.runIf(dialect === 'postgres')(
+    'PostgreSQL: also through an adapter it is noticed that there is no transaction',
+    async () => {
+      const client = (await connect()).db as Client;
+      const adapter = {
+        dialect: 'postgres',
+        query: async (sql: string, params: readonly unknown[]) => (await client.query(sql, [...params])).rows,
+      } as const;
+      await expect(fence(adapter).open('adapted', BASE)).rejects.toThrow(/inside of a transaction/);
+      await client.query('BEGIN');
+      await fence(adapter).open('adapted', BASE);
+      await expect(fence(adapter).open('adapted', BASE - 1n)).rejects.toThrow(StaleTokenError);
+      await client.query('COMMIT');
+    },
+  );
+
+  test.runIf(dialect === 'mysql')('MySQL: a connection with callbacks', async () => {
+    const { port } = new URL(database.url);
+    const connection = createConnection({ host: '127.0.0.1', port: Number(port), user: 'root', database: 'test' });
+    const promise = connection.promise();
+    await promise.beginTransaction();
+    await fence(connection).open('callbacks', BASE);
+    await expect(fence(connection).open('callbacks', BASE - 1n)).rejects.toThrow(StaleTokenError);
+    await promise.rollback();
+    connection.destroy();
+  });
+
+  test('a table that is missing', async () => {
+    const connection = await connect();
+    const options = dialect === 'postgres' ? { schema: 'fresh' } : { tablePrefix: 'fresh_' };
+    const there = (): Promise<void> => fence(connection.db, { ...options, migrate: false }).open('x', 3n);
+    await connection.query('BEGIN');
+    await expect(there()).rejects.toThrow(/holdfast schema apply/);
+    await connection.query('ROLLBACK');
+    if (dialect === 'mysql') {
+      // DDL would commit what the user has done so far: it is left undone, and can be rolled back.
+      await connection.query('CREATE TABLE work (n INT)');
+      await connection.query('BEGIN');
+      await connection.query('INSERT INTO work VALUES (1)');
+      const refused = fence(connection.db, options).open('x', 1n);
+      await expect(refused).rejects.toThrow(EngineError);
+      await expect(refused).rejects.toThrow(/CREATE TABLE IF NOT EXISTS fresh_fence/);
+      await connection.query('ROLLBACK');
+      expect(await connection.query('SELECT * FROM work')).toEqual([]);
+      await migrate(connection.db, options);
+    } else {
+      // It is made on the way, and goes with the transaction that made it.
+      for (const end of ['ROLLBACK', 'COMMIT']) {
+        await connection.query('BEGIN');
+        await fence(connection.db, options).open('x', 1n);
+        await fence(connection.db, options).open('x', 2n);
+        await connection.query(end);
+      }
+    }
+    await connection.query('BEGIN');
+    await there();
+    await connection.query('COMMIT');
+  });
+
+  test.runIf(dialect !== 'sqlite')('the migrations of the engine make it, also where it is there already', async () => {
+    for (const before of [false, true]) {
+      const options: Record<string, string> =
+        dialect === 'postgres' ? { schema: `by${before}` } : { tablePrefix: `by${before}_` };
+      if (before) await migrate((await connect()).db, options);
+      await using schema = await schemaFromUrl(`${database.url}?${new URLSearchParams(options).toString()}`);
+      expect(schema!.print()).toMatch(/CREATE TABLE IF NOT EXISTS .*fence/);
+      await schema!.apply();
+      const connection = await connect();
+      await connection.query('BEGIN');
+      await fence(connection.db, { ...options, migrate: false }).open('x', 1n);
+      await connection.query('COMMIT');
+    }
+  });
+
+  test.runIf(dialect === 'postgres')(
+    'PostgreSQL: a serialization failure is the user’s, not a stale token',
+    async () => {
+      for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
+        const [one, two] = [await connect(), await connect()];
+        expect(await show(one, level, BASE)).toBeUndefined();
+        await two.query(`BEGIN ISOLATION LEVEL ${level}`);
+        await two.query('SELECT 1');
+        expect(await show(one, level, BASE + 1n)).toBeUndefined();
+        // Stale or not: what it has seen is too old to judge by.
+        await expect(fence(two.db).open(level, BASE + 2n)).rejects.toMatchObject({ code: '40001' });
+        await two.query('ROLLBACK');
+        expect(await show(two, level, BASE + 2n)).toBeUndefined();
+      }
+    },
+  );
+
+  test.runIf(dialect === 'mysql')('MySQL: a snapshot that is older than the fence does not decide', async () => {
+    const [one, two] = [await connect(), await connect()];
+    await one.query('CREATE TABLE account (id INT PRIMARY KEY, balance INT)');
+    await one.query('INSERT INTO account VALUES (1, 100)');
+    expect(await show(one, 'account', BASE + 1n)).toBeUndefined();
+    for (const [token, newest] of [
+      [BASE + 1n, BASE + 2n],
+      [BASE + 3n, undefined],
+    ] as const) {
+      await two.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
+      await two.query('START TRANSACTION WITH CONSISTENT SNAPSHOT');
+      expect(await show(one, 'account', BASE + 2n)).toBeUndefined();
+      const seen = await two.query(`SELECT CAST(max_write AS CHAR) AS w FROM holdfast_fence WHERE name = 'account'`);
+      expect(seen).toEqual([{ w: `${newest === undefined ? BASE + 2n : BASE + 1n}` }]);
+      const answer = await fence(two.db)
+        .open('account', token)
+        .catch((error: StaleTokenError) => error.newest);
+      expect(answer).toBe(newest);
+      await two.query('ROLLBACK');
+    }
+  });
+
+  test.runIf(dialect === 'mysql')('MySQL: what is read after the fence is what the last holder wrote', async () => {
+    const [one, two] = [await connect(), await connect()];
+    await one.query('CREATE TABLE IF NOT EXISTS stock (id INT PRIMARY KEY, n INT)');
+    await one.query('INSERT INTO stock VALUES (1, 20)');
+    await one.query('BEGIN');
+    await fence(one.db).open('stock', BASE + 1n);
+    await two.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
+    await two.query('BEGIN');
+    const opened = fence(two.db).open('stock', BASE + 2n);
+    expect(await waitFor(async () => (await database.waiting()) > 0, 40_000)).toBe(true);
+    await one.query('UPDATE stock SET n = 19 WHERE id = 1');
+    await one.query('COMMIT');
+    await opened;
+    expect(await two.query('SELECT n FROM stock WHERE id = 1')).toEqual([{ n: 19 }]);
+    await two.query('COMMIT');
+  });
+
+  test.runIf(dialect === 'sqlite')('SQLite: at once, for transactions that must not wait', async () => {
+    const connection = await connect();
+    const guard = fence(connection.db as InstanceType<typeof DatabaseSync>);
+    await connection.query('BEGIN IMMEDIATE');
+    guard.openSync('sync', BASE + 1n);
+    expect(() => guard.openSync('sync', BASE)).toThrow(StaleTokenError);
+    await connection.query('COMMIT');
+  });
+});
+
+/** What was answered: undefined, or the newest token. */
+async function show(
+  to: Connection,
+  name: string,
+  token: Lease | bigint,
+  shared?: boolean,
+): Promise<bigint | undefined> {
+  await to.query('BEGIN');
+  try {
+    await fence(to.db).open(name, token, { shared });
+    await to.query('COMMIT');
+    return undefined;
+  } catch (error) {
+    await to.query('ROLLBACK');
+    if (!(error instanceof StaleTokenError)) throw error;
+    return error.newest;
+  }
+}

@@ -1,0 +1,191 @@
+/** Optimistic rows on each database. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ConfigError, ConflictError } from '../../../src/index.js';
+import { optimistic } from '../../../src/optimistic/index.js';
+import { type Connection, DATABASES, type TestDatabase } from '../fence/databases.js';
+
+interface Item {
+  readonly id: number;
+  readonly stock: number;
+  readonly note: string | null;
+}
+
+const BUYERS = 50;
+const STOCK = 20;
+class SoldOut extends Error {}
+
+/** The column that holds a time with microseconds; SQLite has none. */
+const TIME = { postgres: 'timestamptz', mysql: 'datetime(6)', sqlite: 'TEXT' } as const;
+const COARSE = { postgres: 'timestamp(3)', mysql: 'timestamp(3) NULL', sqlite: 'TEXT' } as const;
+
+describe.each(Object.entries(DATABASES))('%s', (name, start) => {
+  const dialect = name as keyof typeof DATABASES;
+  let database: TestDatabase;
+  let shop: Connection;
+  let pool: ReturnType<TestDatabase['pool']>;
+
+  beforeAll(async () => {
+    database = await start();
+    shop = await database.connect();
+    pool = database.pool();
+    await shop.query(
+      `CREATE TABLE item (id BIGINT PRIMARY KEY, stock INTEGER NOT NULL CHECK (stock >= 0), note VARCHAR(100),
+         version BIGINT, updated_at ${TIME[dialect]}, coarse ${COARSE[dialect]})`,
+    );
+  });
+  afterAll(async () => {
+    await pool.end();
+    await shop.close();
+    await database[Symbol.asyncDispose]();
+  });
+
+  async function put(id: number, stock: number, version = 1n): Promise<void> {
+    await shop.query(`DELETE FROM item WHERE id = ${id}`);
+    await shop.query(
+      `INSERT INTO item VALUES (${id}, ${stock}, NULL, ${version}, '2026-01-02 03:04:05.678901', '2026-01-02 03:04:05')`,
+    );
+  }
+
+  async function stockOf(id: number): Promise<number> {
+    return Number((await shop.query(`SELECT stock FROM item WHERE id = ${id}`))[0]!['stock']);
+  }
+
+  test.each(dialect === 'sqlite' ? ['version'] : ['version', 'updated_at'])(
+    '50 buyers of 20 items, by %s: exactly 20 are sold, never below zero',
+    async (version) => {
+      await put(1, STOCK);
+      const items = optimistic<Item>(pool.db, { table: 'item', version });
+      const bought = await Promise.all(
+        Array.from({ length: BUYERS }, () =>
+          items
+            .update(
+              1,
+              async ({ stock }) => {
+                if (stock === 0) throw new SoldOut();
+                // SQLite answers at once: without this, nobody would come in between.
+                await new Promise((resolve) => setImmediate(resolve));
+                return { stock: stock - 1 };
+              },
+              { retries: 1_000 },
+            )
+            .then(
+              () => 'bought',
+              (error: unknown) => (error instanceof SoldOut ? 'sold out' : Promise.reject(error as Error)),
+            ),
+        ),
+      );
+      expect(bought.filter((answer) => answer === 'bought')).toHaveLength(STOCK);
+      expect(await stockOf(1)).toBe(0);
+    },
+  );
+
+  test('a row that others change each time is a ConflictError, which says how often it was tried', async () => {
+    await put(2, 10);
+    const items = optimistic<Item>(pool.db, { table: 'item' });
+    let calls = 0;
+    const update = items.update(
+      2,
+      async ({ stock }) => {
+        calls += 1;
+        await shop.query('UPDATE item SET version = version + 1 WHERE id = 2');
+        return { stock: stock - 1 };
+      },
+      { retries: 3 },
+    );
+    await expect(update).rejects.toMatchObject({ code: 'HOLDFAST_CONFLICT', attempts: 4 });
+    await expect(update).rejects.toThrow(ConflictError);
+    expect(calls).toBe(4);
+    expect(await stockOf(2)).toBe(10);
+  });
+
+  // SQLite's drivers refuse to read such a column at all, as a number.
+  test.runIf(dialect !== 'sqlite')('a version beyond 2^53 is compared in full', async () => {
+    const version = 2n ** 60n + 1n;
+    await put(3, 10, version);
+    const items = optimistic<Item>(pool.db, { table: 'item' });
+    const update = items.update(
+      3,
+      async ({ stock }) => {
+        await shop.query(`UPDATE item SET version = version - 1 WHERE id = 3`);
+        return { stock: stock - 1 };
+      },
+      { retries: 0 },
+    );
+    await expect(update).rejects.toThrow(ConflictError);
+    expect(await items.update(3, ({ stock }) => ({ stock: stock - 1 }))).toMatchObject({ stock: 9 });
+    const [row] = await shop.query(
+      `SELECT CAST(version AS CHAR${dialect === 'mysql' ? '' : '(19)'}) AS v FROM item WHERE id = 3`,
+    );
+    expect(row).toEqual({ v: `${version}` });
+  });
+
+  test.runIf(dialect !== 'sqlite')('a change in the next microsecond is noticed', async () => {
+    await put(4, 10);
+    const items = optimistic<Item>(pool.db, { table: 'item', version: 'updated_at' });
+    const update = items.update(
+      4,
+      async ({ stock }) => {
+        await shop.query(`UPDATE item SET updated_at = '2026-01-02 03:04:05.678902' WHERE id = 4`);
+        return { stock: stock - 1 };
+      },
+      { retries: 0 },
+    );
+    await expect(update).rejects.toThrow(ConflictError);
+    await items.update(4, ({ stock }) => ({ stock: stock - 1 }), { retries: 0 });
+    expect(await stockOf(4)).toBe(9);
+  });
+
+  test('a column too coarse to be safe is refused', async () => {
+    await put(5, 10);
+    const coarse = dialect === 'sqlite' ? ['updated_at', 'coarse'] : ['coarse'];
+    for (const version of coarse)
+      await expect(optimistic(pool.db, { table: 'item', version }).update(5, () => ({ stock: 1 }))).rejects.toThrow(
+        /microseconds/,
+      );
+    for (const version of ['note', 'nowhere'])
+      await expect(optimistic(pool.db, { table: 'item', version }).update(5, () => ({ stock: 1 }))).rejects.toThrow(
+        ConfigError,
+      );
+    expect(await stockOf(5)).toBe(10);
+  });
+
+  test('values are bound and names are checked', async () => {
+    await put(6, 10);
+    const items = optimistic<Item>(pool.db, { table: 'item' });
+    const note = `'; DROP TABLE item; -- ? $1 "`;
+    expect(await items.update(6, () => ({ note }))).toMatchObject({ stock: 10, note });
+    expect(await shop.query('SELECT note FROM item WHERE id = 6')).toEqual([{ note }]);
+    expect(await items.update(`' OR '1'='1`, () => ({ stock: 0 })).catch(() => undefined)).toBeUndefined();
+    expect(await stockOf(6)).toBe(10);
+    for (const table of ['item; DROP TABLE item', 'a.b.c', '', 'x"', 'x`', 5 as never])
+      expect(() => optimistic(pool.db, { table })).toThrow(ConfigError);
+    const bad = { 'stock = 0 --': 1 } as never;
+    await expect(items.update(6, () => bad)).rejects.toThrow(ConfigError);
+    for (const fixed of [{ id: 7 }, { version: 9 }, { note: undefined }] as never[])
+      await expect(items.update(6, () => fixed)).rejects.toThrow(ConfigError);
+  });
+
+  test('no row, no change, no version', async () => {
+    await put(7, 10);
+    const items = optimistic<Item>(pool.db, { table: 'item' });
+    expect(await items.update(999, () => ({ stock: 1 }))).toBeUndefined();
+    expect(await items.update(7, () => undefined)).toMatchObject({ stock: 10 });
+    await shop.query('UPDATE item SET version = NULL WHERE id = 7');
+    await expect(items.update(7, () => ({ stock: 1 }))).rejects.toThrow(/NULL/);
+  });
+
+  test('an abort ends the tries with its own reason', async () => {
+    await put(8, 10);
+    const stop = new AbortController();
+    const update = optimistic<Item>(pool.db, { table: 'item' }).update(
+      8,
+      async ({ stock }) => {
+        await shop.query('UPDATE item SET version = version + 1 WHERE id = 8');
+        stop.abort('shutting down');
+        return { stock: stock - 1 };
+      },
+      { retries: 1_000, signal: stop.signal },
+    );
+    await expect(update).rejects.toBe('shutting down');
+  });
+});

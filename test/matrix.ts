@@ -16,7 +16,6 @@ const OLD_SQLITE = '22.13.0';
 const NODES = ['22', '24', '26', OLD_SQLITE];
 const FENCE_SUITES = ['test/system/fence', 'test/system/optimistic'];
 const NODE_SUITES = ['test/conformance', 'test/engines/sqlite', 'test/system'];
-/** Without HOLDFAST_MATRIX they are skipped: they take minutes. */
 const REDIS_SUITES = ['test/matrix/redis', 'test/system/fence/redis.test.ts'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/engines/mysql', ...FENCE_SUITES];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/engines/etcd'];
@@ -31,6 +30,7 @@ function onNode(version: string): boolean {
   return spawnSync('npm', [...node, vitest, 'run', ...suites], { stdio: 'inherit' }).status === 0;
 }
 
+/** HOLDFAST_MATRIX: tests that have a long form take it. */
 function matrixOf(suites: readonly string[], path = process.env['PATH']): boolean {
   const env = { ...process.env, HOLDFAST_MATRIX: '1', PATH: path };
   return spawnSync(process.execPath, [vitest, 'run', ...suites], { stdio: 'inherit', env }).status === 0;
@@ -55,7 +55,13 @@ function onPrisma(): boolean {
   return spawnSync(process.execPath, [vitest, 'run', suite], { stdio: 'inherit', env }).status === 0;
 }
 
+/** Bugs planted in engines, fences and the command line; each must be found. */
+function allMutants(): boolean {
+  return spawnSync('npm', ['run', 'mutants', '--', 'engines'], { stdio: 'inherit' }).status === 0;
+}
+
 function run(part: string): boolean {
+  if (part === 'mutants') return allMutants();
   if (part === 'prisma') return onPrisma();
   if (part === 'redis') return matrixOf(REDIS_SUITES);
   if (part === 'mariadb') return matrixOf(MYSQL_SUITES);
@@ -68,7 +74,7 @@ const words = process.argv.slice(2);
 const failed: string[] = [];
 for (const part of words.length > 0
   ? words
-  : [...NODES, 'redis', 'mariadb', 'etcd', 'zookeeper', 'prisma', ...Object.keys(DEBIAN_SERVERS)]) {
+  : [...NODES, 'redis', 'mariadb', 'etcd', 'zookeeper', 'prisma', 'mutants', ...Object.keys(DEBIAN_SERVERS)]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

@@ -45,7 +45,6 @@ export const DEBIAN_SERVERS: Readonly<Record<string, DebianServer>> = {
 };
 
 const CACHE = join(import.meta.dirname, '../../.cache/matrix');
-const MIRROR = 'http://deb.debian.org/debian';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 
 /** The folder for PATH; the first time it is fetched. */
@@ -63,11 +62,17 @@ export function folderOf(name: string): string {
   return join(home, 'bin');
 }
 
+/** Where this system's own packages come from. */
+function mirror(): string {
+  const words = ['indextargets', '--format', '$(SITE)', 'Created-By: Packages', 'Component: main'];
+  return execFileSync('apt-get', words, { encoding: 'utf8' }).split('\n')[0] ?? '';
+}
+
 /** apt believes that nothing is installed and that there is this suite only. */
 function unpack({ suite, packages }: DebianServer, work: string): void {
   const apt = join(work, 'apt');
   for (const folder of ['lists/partial', 'cache/archives/partial']) mkdirSync(join(apt, folder), { recursive: true });
-  writeFileSync(join(apt, 'sources'), `deb [signed-by=${KEYRING}] ${MIRROR} ${suite} main\n`);
+  writeFileSync(join(apt, 'sources'), `deb [signed-by=${KEYRING}] ${mirror()} ${suite} main\n`);
   writeFileSync(join(apt, 'status'), '');
   const settings = [
     ...[`Dir::Etc::SourceList=${join(apt, 'sources')}`, 'Dir::Etc::SourceParts=/dev/null'],

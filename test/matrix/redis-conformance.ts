@@ -11,10 +11,6 @@ export interface Topology {
 
 /** The engine is made of a connected client while the cases are registered, so everything starts before them. */
 export async function onEveryClient(topology: Topology): Promise<void> {
-  if (process.env['HOLDFAST_MATRIX'] === undefined) {
-    test.skip(`${topology.name}, every client (not here: it is for npm run test:matrix)`, () => {});
-    return;
-  }
   const servers = await topology.start();
   const connected: Connected[] = [];
   afterAll(async () => {

@@ -13,7 +13,7 @@ const SLOT = slotOf(shardPrefix('', clusterRealm(NAME)));
 
 let cluster: RedisCluster;
 
-describe.runIf(process.env['HOLDFAST_MATRIX'] !== undefined)('messages on a cluster', () => {
+describe('messages on a cluster', () => {
   beforeAll(async () => {
     cluster = await startCluster();
   });

@@ -5,10 +5,6 @@ import { conformance } from '../../src/testing/index.js';
 import { startZooKeeperEnsemble } from '../servers/zookeeper.js';
 import { urlOf } from '../engines/zookeeper/kit.js';
 
-if (process.env['HOLDFAST_MATRIX'] === undefined) {
-  test.skip('zookeeper, three servers (not here: it is for npm run test:matrix)', () => {});
-} else {
-  const ensemble = await startZooKeeperEnsemble();
-  afterAll(() => ensemble[Symbol.asyncDispose]());
-  conformance({ test: test.concurrent, engine: 'zookeeper × 3', source: () => zookeeper(urlOf(...ensemble.members)) });
-}
+const ensemble = await startZooKeeperEnsemble();
+afterAll(() => ensemble[Symbol.asyncDispose]());
+conformance({ test: test.concurrent, engine: 'zookeeper × 3', source: () => zookeeper(urlOf(...ensemble.members)) });

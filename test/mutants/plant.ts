@@ -18,7 +18,7 @@ interface Edit {
   readonly replace: string;
 }
 
-export const ROOT = resolve(import.meta.dirname, process.env['HOLDFAST_ROOT'] ?? '../..');
+export const ROOT = resolve(import.meta.dirname, '../..');
 const TREES = join(ROOT, '.mutants');
 /** What tests and builds read; all else is theirs to share. */
 const COPIED = [

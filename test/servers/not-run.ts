@@ -2,8 +2,7 @@
  * Where a server can't be had, the test files that would start it are left out, and the run says so at its end. What a file
  * needs is read off its imports: whoever reaches `test/servers/redis.ts` starts a Redis.
  */
-import { existsSync, readFileSync } from 'node:fs';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import type { Reporter } from 'vitest/node';
 
@@ -11,7 +10,7 @@ import type { Reporter } from 'vitest/node';
 export const MISSING_FILE = '.cache/missing-servers.json';
 
 /** By the name of its module in this folder: why it is not here, and what would help. */
-export type Missing = Readonly<Record<string, string>>;
+type Missing = Readonly<Record<string, string>>;
 
 export interface NotRunFiles {
   readonly server: string;

@@ -1,26 +1,25 @@
 /**
  * Projects, by what a test needs. `npm run test:unit` runs the first; `npm test` runs the first three; `npm run test:deep`
- * adds `engines`; `npm run test:matrix` chooses for itself.
+ * runs `engines`; `npm run test:matrix` chooses for itself.
  */
 import { defineConfig } from 'vitest/config';
-import { NotRun, notRunHere } from './test/servers/not-run.js';
+import { filesNotRun, NotRun } from './test/servers/not-run.js';
 
-/** No server, and no time that passes by itself: `test:unit` promises to be done in seconds. */
-const UNIT = ['test/unit/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/conformance/memory.test.ts'];
-
-const PROJECTS: Readonly<Record<string, readonly string[]>> = {
-  unit: UNIT,
+/** Where the tests of each are: folders and files. */
+const PROJECTS = {
+  /** No server, and no time that passes by itself: it promises to be done in seconds. */
+  unit: ['test/unit', 'test/conformance/memory.test.ts'],
   /** Every engine, by one client. */
-  conformance: ['test/conformance/*.test.ts'],
+  conformance: ['test/conformance'],
   /** What is built on the locks: command line, fences, optimistic rows, examples, the package itself. */
-  system: ['test/system/**/*.test.ts'],
-  /** What only a real server shows, and the servers themselves: faults, topologies, crowds. */
-  engines: ['test/engines/**/*.test.ts', 'test/servers/**/*.test.ts'],
-  /** Other clients and larger clusters, for hours of patience. */
-  matrix: ['test/matrix/**/*.test.ts'],
+  system: ['test/system'],
+  /** What only a real server shows, and the harness that starts and breaks servers. */
+  engines: ['test/engines', 'test/servers', 'test/faults'],
+  /** Other clients and larger clusters. */
+  matrix: ['test/matrix'],
 };
 
-const notRun = notRunHere(import.meta.dirname);
+const notRun = filesNotRun(import.meta.dirname);
 
 export default defineConfig({
   test: {
@@ -31,16 +30,20 @@ export default defineConfig({
     // hand a lock to each other a thousand times need a minute where many others are at work.
     testTimeout: 180_000,
     hookTimeout: 180_000,
-    reporters: ['default', 'json', new NotRun(notRun)],
+    reporters: ['default', 'json', new NotRun(PROJECTS, notRun)],
     outputFile: { json: '.cache/tests.json' },
     passWithNoTests: true,
-    projects: Object.entries(PROJECTS).map(([name, include]) => ({
+    projects: Object.entries(PROJECTS).map(([name, places]) => ({
       extends: true,
       test: {
         name,
-        include: [...include],
-        exclude: [...(name === 'unit' ? [] : UNIT), ...notRun.flatMap(({ files }) => files)],
+        include: patterns(places),
+        exclude: [...(name === 'unit' ? [] : patterns(PROJECTS.unit)), ...notRun.flatMap(({ files }) => files)],
       },
     })),
   },
 });
+
+function patterns(places: readonly string[]): string[] {
+  return places.map((place) => (place.endsWith('.ts') ? place : `${place}/**/*.test.ts`));
+}

@@ -87,7 +87,10 @@ async function ownLists(work: string): Promise<string[]> {
 
 async function command(file: string, args: readonly string[], cwd: string): Promise<string> {
   const env = { ...process.env, LC_ALL: 'C', DEBIAN_FRONTEND: 'noninteractive' };
-  const { stdout } = await run(file, args, { cwd, env, timeout: COMMAND_TIMEOUT_MS, maxBuffer: 16 * 1024 * 1024 });
+  const limits = { timeout: COMMAND_TIMEOUT_MS, maxBuffer: 16 * 1024 * 1024 };
+  const { stdout } = await run(file, args, { cwd, env, ...limits }).catch((error: Error & { stderr?: string }) => {
+    throw new Error(`${file}: ${error.stderr?.trim() || error.message}`, { cause: error });
+  });
   return stdout;
 }
 

@@ -57,7 +57,7 @@ async function obtain(attempt: () => Promise<unknown>): Promise<string | undefin
 
 function hint(packages: readonly string[], failure: unknown): string {
   const install = `sudo apt-get update && sudo apt-get install --no-install-recommends ${packages.join(' ')}`;
-  return `It is not on PATH and could not be unpacked from Debian packages. Run:\n\n  ${install}\n\n${String(failure).trim()}`;
+  return `It is not on PATH and could not be unpacked from Debian packages. Run:\n\n  ${install}\n\n${String(failure)}`;
 }
 
 const missing: Record<string, string> = {};

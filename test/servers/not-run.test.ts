@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { MISSING_FILE, notRunHere } from './not-run.js';
+import { MISSING_FILE, filesNotRun } from './not-run.js';
 
 const root = mkdtempSync(join(tmpdir(), 'holdfast-not-run-'));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -21,14 +21,14 @@ write('test/types.test.ts', `import type { Redis } from './servers/redis.js';\n`
 write('test/other.test.ts', `import { startEtcd } from './servers/etcd.js';\n`);
 
 test('where every server is there, every file runs', () => {
-  expect(notRunHere(root)).toEqual([]);
+  expect(filesNotRun(root)).toEqual([]);
   write(MISSING_FILE, '{}');
-  expect(notRunHere(root)).toEqual([]);
+  expect(filesNotRun(root)).toEqual([]);
 });
 
 test('where a server is missing, those files are not run that would start it, and the reason is told', () => {
   write(MISSING_FILE, JSON.stringify({ redis: 'It is not on PATH.' }));
-  const [only, ...others] = notRunHere(root);
+  const [only, ...others] = filesNotRun(root);
   expect(others).toEqual([]);
   expect(only).toMatchObject({ server: 'redis', reason: 'It is not on PATH.' });
   expect([...only!.files].sort()).toEqual(['test/deep/far.test.ts', 'test/direct.test.ts']);

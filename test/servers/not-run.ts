@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
-import type { Reporter } from 'vitest/node';
+import type { Reporter, Vitest } from 'vitest/node';
 
 /** Where `npm run servers` writes down what it could not provide. */
 export const MISSING_FILE = '.cache/missing-servers.json';
@@ -12,13 +12,13 @@ export const MISSING_FILE = '.cache/missing-servers.json';
 /** By the name of its module in this folder: why it is not here, and what would help. */
 type Missing = Readonly<Record<string, string>>;
 
-export interface NotRunFiles {
+interface NotRunFiles {
   readonly server: string;
   readonly reason: string;
   readonly files: readonly string[];
 }
 
-export function notRunHere(root: string): readonly NotRunFiles[] {
+export function filesNotRun(root: string): readonly NotRunFiles[] {
   const record = join(root, MISSING_FILE);
   if (!existsSync(record)) return [];
   const missing = JSON.parse(readFileSync(record, 'utf8')) as Missing;
@@ -30,17 +30,28 @@ export function notRunHere(root: string): readonly NotRunFiles[] {
   });
 }
 
-/** Says at the end what was left out: nothing is skipped in silence. */
+/** Says at the end what was left out of the projects that ran: nothing is skipped in silence. */
 export class NotRun implements Reporter {
+  readonly #places: Readonly<Record<string, readonly string[]>>;
   readonly #notRun: readonly NotRunFiles[];
+  #chosen: readonly string[] = [];
 
-  constructor(notRun: readonly NotRunFiles[]) {
+  /** @param places of each project: folders and files. */
+  constructor(places: Readonly<Record<string, readonly string[]>>, notRun: readonly NotRunFiles[]) {
+    this.#places = places;
     this.#notRun = notRun;
   }
 
+  onInit({ projects }: Vitest): void {
+    this.#chosen = projects.flatMap(({ name }) => this.#places[name] ?? []);
+  }
+
   onTestRunEnd(): void {
-    for (const { server, reason, files } of this.#notRun)
-      console.log(`\nNot run, because there is no ${server} here:\n  ${files.join('\n  ')}\n${reason}`);
+    for (const { server, reason, files } of this.#notRun) {
+      const wanted = files.filter((file) => this.#chosen.some((place) => file.startsWith(place)));
+      if (wanted.length === 0) continue;
+      console.log(`\nNot run, because there is no ${server} here:\n  ${wanted.join('\n  ')}\n${reason}`);
+    }
   }
 }
 

@@ -60,7 +60,6 @@ async function startMember({ name, peerPort, peers, args = [], scheme = 'http', 
       ...args,
     ],
     ready: rest.ready ?? isHealthy,
-    readyWithinMs: 20_000,
     // A member without quorum does not end by itself for a while.
     stopWithinMs: 2_000,
   });

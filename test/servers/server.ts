@@ -24,7 +24,7 @@ const LOG_LINES_SHOWN = 20;
 /** Losing the race for a port once is rare; five times in a row means something else. */
 const PORTS_TRIED = 5;
 /** How long a restart waits for its port, which a connection of somebody else may use for a moment. */
-const PORT_WAIT_MS = 5_000;
+const PORT_WAIT_MS = 30_000;
 
 /** What the arguments of a server are made of. */
 export interface Place {

@@ -539,7 +539,7 @@ describe('a lock on paper', () => {
         const { failures, counted } = judge(paperHistory(paper));
         expect([...failures, ...counted].map(({ what }) => what)).toEqual([]);
       }),
-      { numRuns: 10, endOnFailure: true },
+      { numRuns: 20, endOnFailure: true },
     );
   });
 

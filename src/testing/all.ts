@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { AcquireTimeoutError, ConfigError, type Holdfast, LeaseLostError, type Lock } from '../index.js';
 import { type Case, shared, weighted } from './case.js';
-import { breath, BUSY_MS } from './stage.js';
+import { BUSY_MS } from './stage.js';
 import { aborted, track } from './tracked.js';
 
 /** Several locks as one: in one order, all or none. */
@@ -98,7 +98,7 @@ export const all: readonly Case[] = [
           locks.all(mutexes(locks, order)).run(async (leases) => {
             inside += 1;
             assert.equal(inside, 1, 'two are inside');
-            await breath();
+            await stage.breath();
             leases.assertHeld();
             inside -= 1;
           }),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { AcquireTimeoutError, DeadlockError, type Holdfast, type Leader, type Term } from '../index.js';
 import { type Case, every, fifo, group, listing, registers } from './case.js';
-import { breath, BUSY_MS, claimIds, type Stage } from './stage.js';
+import { BUSY_MS, claimIds, type Stage } from './stage.js';
 import { aborted, gate, track } from './tracked.js';
 
 /** One leader at a time, seen by everybody, with a token that grows with every leader. */
@@ -154,7 +154,7 @@ export const elections: readonly Case[] = group({ needs: every(registers, listin
         terms.push(term);
         if (terms.length < 3) {
           await aborted(term.signal);
-          await breath();
+          await stage.breath();
           running -= 1;
           // Both ways to end after a loss lead to the next campaign.
           if (terms.length === 1) throw new Error('interrupted');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type HoldfastOptions, UnsupportedError } from '../index.js';
 import { type Case, shared, weighted } from './case.js';
-import { breath, type Stage } from './stage.js';
+import type { Stage } from './stage.js';
 import { track } from './tracked.js';
 
 /** While `lease.held` is true no other claim that does not fit beside it is granted. */
@@ -141,7 +141,7 @@ async function crowd(
   const enter = async (): Promise<void> => {
     inside += 1;
     assert.equal(inside, 1, 'two are inside');
-    await breath();
+    await stage.breath();
     assert.equal(inside, 1, 'two are inside');
     inside -= 1;
     served += 1;

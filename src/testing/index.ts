@@ -5,7 +5,7 @@
  * out what an engine's traits rule out, with the reason in the title: nothing is skipped in silence. Cases wait for
  * conditions, never for time, each in a namespace of its own, so they may run beside each other and on one server.
  */
-import { type EngineSource, Holdfast, type Traits } from '../index.js';
+import { type Clock, type EngineSource, Holdfast, type Timer, type Traits } from '../index.js';
 import { abort } from './abort.js';
 import { all } from './all.js';
 import type { Case } from './case.js';
@@ -44,6 +44,17 @@ export interface ConformanceOptions {
   readonly source: () => EngineSource | string;
   /** How long a silent session lives where a case waits for its death. Default: 2 s, or the engine's shortest ttl. */
   readonly ttlMs?: number;
+  /**
+   * Where all time comes from: instances, raw engines, waits of the cases and their limit. Default: the real clock.
+   *
+   * Another one, that moves on as soon as nothing else is left to do, spares the waiting. That is only for engines that
+   * live in this process and judge expiry by the clock they are given: a server's time, and packets on their way to
+   * it, are nothing that such a clock knows of.
+   *
+   * @example
+   * conformance({ test, engine: 'mine', source: () => mine(), clock: virtualClock });
+   */
+  readonly clock?: Clock;
 }
 
 const PROPERTIES: Readonly<Record<string, readonly Case[]>> = {
@@ -76,7 +87,7 @@ const PROPERTIES: Readonly<Record<string, readonly Case[]>> = {
  *
  * conformance({ test, engine: 'memory', source: () => memory('conformance') });
  */
-export function conformance({ test, engine, source, ttlMs }: ConformanceOptions): void {
+export function conformance({ test, engine, source, ttlMs, clock }: ConformanceOptions): void {
   const sample = source();
   const { traits } = new Holdfast(sample);
   // A server on a busy machine may take half a second for an answer, and a call has a third of the ttl.
@@ -84,7 +95,8 @@ export function conformance({ test, engine, source, ttlMs }: ConformanceOptions)
   // Only for a case that hangs: on a machine with too much to do, one that takes three seconds may take twenty.
   const limitMs = 40_000 + 5 * shortTtlMs;
   // A beat comes after 0.8 of ttl/3 at the earliest: by then the case has failed.
-  const setup: StageSetup = { source, traits, shortTtlMs, longTtlMs: Math.min(600_000, 6 * limitMs) };
+  const longTtlMs = Math.min(600_000, 6 * limitMs);
+  const setup: StageSetup = { source, traits, shortTtlMs, longTtlMs, ...(clock && { clock }) };
   const left: string[] = [];
   for (const [property, cases] of Object.entries(PROPERTIES)) {
     for (const one of cases) {
@@ -106,9 +118,11 @@ function whyNot({ needs, protocol }: Case, traits: Traits, sample: EngineSource 
 /** Runs a case, closes everything, and looks whether anything is left: nothing may be orphaned, whatever the case was. */
 async function perform(one: Case, setup: StageSetup, limitMs: number): Promise<void> {
   const stage = new Stage(setup);
-  let timer: NodeJS.Timeout | undefined;
+  let timer: Timer | undefined;
   const tooLate = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`Not within ${limitMs} ms: ${stage.awaited ?? 'the case'}.`)), limitMs);
+    timer = stage.timer(limitMs, () => {
+      reject(new Error(`Not within ${limitMs} ms: ${stage.awaited ?? 'the case'}.`));
+    });
   });
   try {
     await Promise.race([one.run(stage).then(() => stage.strike()), tooLate]);
@@ -117,6 +131,6 @@ async function perform(one: Case, setup: StageSetup, limitMs: number): Promise<v
     await Promise.race([stage.close().catch(() => {}), tooLate.catch(() => {})]);
     throw error;
   } finally {
-    clearTimeout(timer);
+    timer?.close();
   }
 }

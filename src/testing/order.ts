@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Case, every, fifo, listing } from './case.js';
 import type { Stage } from './stage.js';
 
@@ -76,7 +75,7 @@ export const order: readonly Case[] = [
     needs: every(fifo, listing),
     async run(stage) {
       // The budget of 50 ms is used up by the fourth turn. The turns alone would go on until the end.
-      const { served, bypass } = await passAmongOwn(stage, { waiters: 50, turn: () => sleep(15) });
+      const { served, bypass } = await passAmongOwn(stage, { waiters: 50, turn: () => stage.sleep(15) });
       assert.equal(served[0], 'crowd', 'the crowd stood before the other');
       assert.ok(bypass <= 40, `${bypass} turns passed the other by`);
     },

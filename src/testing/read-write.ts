@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { LeaseLostError, type Lease } from '../index.js';
 import { type Case, every, fifo, group, listing, shared } from './case.js';
-import { breath } from './stage.js';
 import { aborted, track } from './tracked.js';
 
 /** Readers share, writers exclude, and neither starves the other. */
@@ -54,14 +53,14 @@ export const readWrite: readonly Case[] = group({ needs: shared }, [
       const reading = async (): Promise<void> => {
         readers += 1;
         assert.equal(writers, 0, 'a reader is beside a writer');
-        await breath();
+        await stage.breath();
         readers -= 1;
         served += 1;
       };
       const writing = async (): Promise<void> => {
         writers += 1;
         assert.deepEqual({ readers, writers }, { readers: 0, writers: 1 });
-        await breath();
+        await stage.breath();
         writers -= 1;
         served += 1;
       };
@@ -104,7 +103,7 @@ export const readWrite: readonly Case[] = group({ needs: shared }, [
       // Somebody always reads: the next is asked for before the last one goes.
       await stage.eventually('the writer is served', async () => {
         const next = read.acquire();
-        await breath();
+        await stage.breath();
         await reader.release();
         reader = await next;
         return writer.state === 'fulfilled';
@@ -122,7 +121,7 @@ export const readWrite: readonly Case[] = group({ needs: shared }, [
       const reader = track(read.run(() => 'read'));
       await stage.eventually('the reader is served', async () => {
         const next = write.acquire();
-        await breath();
+        await stage.breath();
         await writer.release();
         writer = await next;
         return reader.state === 'fulfilled';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { ConfigError, DeadlockError, type Lease, LeaseLostError, type Lock } from '../index.js';
 import { type Case, shared } from './case.js';
-import { breath } from './stage.js';
 import { aborted, gate, track } from './tracked.js';
 
 /** Inside a `run` the same lock is granted at once, without asking anybody; waits that can never end are refused. */
@@ -38,7 +37,7 @@ export const reentrancy: readonly Case[] = [
         lock.run(async () => {
           inside += 1;
           assert.equal(inside, 1, 'two siblings are inside');
-          await breath();
+          await stage.breath();
           inside -= 1;
           served += 1;
         });
@@ -113,7 +112,7 @@ export const reentrancy: readonly Case[] = [
         }),
       );
       await stage.eventually('the inner lease is there', () => inner);
-      await breath();
+      await stage.breath();
       assert.equal(await b.tryAcquire(), undefined);
       assert.equal(run.state, 'pending');
       assert.equal(inner!.held, true);

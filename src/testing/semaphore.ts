@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { CapacityError, ConfigError, type Lock } from '../index.js';
 import { type Case, every, fifo, group, listing, weighted } from './case.js';
-import { breath } from './stage.js';
 import { track } from './tracked.js';
 
 /** At most so many permits at a time, served in order whatever their weights. */
@@ -35,7 +34,7 @@ export const semaphore: readonly Case[] = group({ needs: weighted }, [
           return semaphore.run({ permits }, async () => {
             inside += permits;
             assert.ok(inside <= 4, `${inside} permits of 4`);
-            await breath();
+            await stage.breath();
             inside -= permits;
             served += 1;
           });

@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  type Clock,
   type Engine,
   type EngineSource,
   Holdfast,
   type HoldfastOptions,
   type LineView,
   type Lock,
+  type Timer,
   type Traits,
 } from '../index.js';
 import { Actor } from './protocol.js';
+import { realClock } from './real-clock.js';
 import { StallableClock } from './stallable-clock.js';
 
 export interface StageSetup {
@@ -20,6 +22,8 @@ export interface StageSetup {
   readonly shortTtlMs: number;
   /** For all others: so long that no beat and no expiry comes to the rescue of a wake-up that got lost. */
   readonly longTtlMs: number;
+  /** Undefined: the real one. */
+  readonly clock?: Clock;
 }
 
 /** How long a wait for a busy lock lasts until it is given up: time enough for any engine to say that it is busy. */
@@ -45,6 +49,7 @@ export class Stage {
   readonly shortTtlMs: number;
   readonly namespace = `test-${randomBytes(6).toString('hex')}`;
   readonly #setup: StageSetup;
+  readonly #time: Clock;
   readonly #holdfasts = new Set<Holdfast>();
   readonly #clocks: StallableClock[] = [];
   readonly #actors: Actor[] = [];
@@ -56,8 +61,28 @@ export class Stage {
 
   constructor(setup: StageSetup) {
     this.#setup = setup;
+    this.#time = setup.clock ?? realClock;
     this.traits = setup.traits;
     this.shortTtlMs = setup.shortTtlMs;
+  }
+
+  /** Monotonic milliseconds. */
+  now(): number {
+    return this.#time.now();
+  }
+
+  /** A timer on the stage's clock. */
+  timer(ms: number, run: () => void): Timer {
+    return this.#time.timer(ms, run);
+  }
+
+  sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.timer(ms, resolve));
+  }
+
+  /** Lets everybody else run: callbacks, timers that are due, packets that have arrived. */
+  breath(): Promise<void> {
+    return this.sleep(1);
   }
 
   /** A name that nothing else on this stage has. */
@@ -75,8 +100,8 @@ export class Stage {
   }
 
   holdfast(options: HoldfastOptions = {}): Holdfast {
-    const { source, longTtlMs } = this.#setup;
-    const locks = new Holdfast(source(), { ttl: longTtlMs, namespace: this.namespace, ...options });
+    const { source, longTtlMs: ttl, clock } = this.#setup;
+    const locks = new Holdfast(source(), { ttl, namespace: this.namespace, ...(clock && { clock }), ...options });
     this.#holdfasts.add(locks);
     return locks;
   }
@@ -117,7 +142,7 @@ export class Stage {
     this.awaited = what;
     for (let pauseMs = 1; !(await condition()); pauseMs = Math.min(50, pauseMs * 2)) {
       if (this.#over) return;
-      await sleep(pauseMs);
+      await this.sleep(pauseMs);
     }
     this.awaited = undefined;
   }
@@ -174,7 +199,7 @@ export class Stage {
   }
 
   #clock(): StallableClock {
-    const clock = new StallableClock();
+    const clock = new StallableClock(this.#time);
     this.#clocks.push(clock);
     return clock;
   }
@@ -183,9 +208,4 @@ export class Stage {
 /** The claims in a lock's line, in order. */
 export async function claimIds(lock: Lock): Promise<readonly string[]> {
   return (await lock.inspect()).claims.map(({ id }) => id);
-}
-
-/** Lets everybody else run: callbacks, timers that are due, packets that have arrived. */
-export function breath(): Promise<void> {
-  return sleep(1);
 }

@@ -1,12 +1,13 @@
-import { randomBytes } from 'node:crypto';
 import type { Clock, Timer } from '../index.js';
+import { realClock } from './real-clock.js';
 
 /**
- * The real clock, with timers that can be stopped: to the engine an instance whose timers stand still is a stopped
+ * Another clock, with timers that can be stopped: to the engine an instance whose timers stand still is a stopped
  * process, because it no longer beats. Time itself goes on, as it does for a process that was stopped, so whatever is
  * computed from the clock must turn out right without any timer.
  */
 export class StallableClock implements Clock {
+  readonly #clock: Clock;
   #stalled = false;
   #timers = 0;
   /** Timers up to this number are hushed. */
@@ -14,26 +15,30 @@ export class StallableClock implements Clock {
   /** In the order in which they ran out while the clock was stalled. */
   readonly #overdue = new Set<StallableTimer>();
 
+  constructor(clock = realClock) {
+    this.#clock = clock;
+  }
+
   now(): number {
-    return performance.now();
+    return this.#clock.now();
   }
 
   wall(): number {
-    return Date.now();
+    return this.#clock.wall();
   }
 
   random(): number {
-    return Math.random();
+    return this.#clock.random();
   }
 
   id(): string {
-    return randomBytes(16).toString('base64url');
+    return this.#clock.id();
   }
 
   timer(ms: number, run: () => void): Timer {
     this.#timers += 1;
     const number = this.#timers;
-    const timer: StallableTimer = new StallableTimer(ms, {
+    const timer: StallableTimer = new StallableTimer(this.#clock, ms, {
       ranOut: () => {
         if (this.#stalled || number <= this.#hushed) this.#overdue.add(timer);
         else run();
@@ -68,32 +73,34 @@ interface TimerEvents {
 }
 
 class StallableTimer implements Timer {
+  readonly #clock: Clock;
   readonly #events: TimerEvents;
-  #timeout: NodeJS.Timeout;
+  #timer: Timer;
   #keepsAlive = true;
 
-  constructor(ms: number, events: TimerEvents) {
+  constructor(clock: Clock, ms: number, events: TimerEvents) {
+    this.#clock = clock;
     this.#events = events;
-    this.#timeout = setTimeout(() => events.ranOut(), ms);
+    this.#timer = clock.timer(ms, () => events.ranOut());
   }
 
   restart(): void {
-    this.#timeout = setTimeout(() => this.#events.ranOut(), 0);
-    if (!this.#keepsAlive) this.#timeout.unref();
+    this.#timer = this.#clock.timer(0, () => this.#events.ranOut());
+    if (!this.#keepsAlive) this.#timer.unref();
   }
 
   close(): void {
-    clearTimeout(this.#timeout);
+    this.#timer.close();
     this.#events.closed();
   }
 
   ref(): void {
     this.#keepsAlive = true;
-    this.#timeout.ref();
+    this.#timer.ref();
   }
 
   unref(): void {
     this.#keepsAlive = false;
-    this.#timeout.unref();
+    this.#timer.unref();
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { HoldfastOptions } from '../index.js';
 import { type Case, listing, shared } from './case.js';
-import { breath, type Stage } from './stage.js';
+import type { Stage } from './stage.js';
 
 /** Of two grants of one name that may not coexist the later has the larger token, for ever. */
 export const tokens: readonly Case[] = [
@@ -100,7 +100,7 @@ async function underContention(stage: Stage, options: HoldfastOptions): Promise<
     Array.from({ length: 8 }, () =>
       lock.run(async ({ token }) => {
         granted.push(token);
-        await breath();
+        await stage.breath();
       }),
     ),
   );

@@ -1,6 +1,17 @@
 import { test } from 'vitest';
 import { memory } from '../../src/engines/memory/index.js';
 import { conformance } from '../../src/testing/index.js';
+import { distant } from '../unit/distant-engine.js';
+import { selfWindingClock } from '../unit/self-winding-clock.js';
 
-// Concurrent, because most of the time is spent on waiting for the dead; each case has a namespace of its own.
-conformance({ test: test.concurrent, engine: 'memory', source: () => memory('conformance') });
+const clock = selfWindingClock();
+
+conformance({ test, engine: 'memory', source: () => memory('conformance'), clock });
+
+conformance({
+  test,
+  engine: 'memory, far away',
+  source: () => distant(memory('far away'), clock),
+  ttlMs: 1_000,
+  clock,
+});

@@ -4,11 +4,20 @@ import { paperHistory } from './paper-lock.js';
 import { report } from './report.js';
 import { Story } from './story.js';
 import { timeline } from './timeline.js';
-import { judge } from './verdict.js';
+import { judge, type Verdict } from './verdict.js';
 
 const right = paperHistory({ seed: 3, faults: ['stall', 'kill', 'hang'] });
 const naive = paperHistory({ seed: 3, faults: ['stall'], naive: true });
 const calm = paperHistory({ seed: 3, faults: [] });
+
+/** Judged when it is asked for, and once: a long history takes a tenth of a second. */
+function judged(history: readonly HistoryEvent[], control?: readonly HistoryEvent[]): () => Verdict {
+  let verdict: Verdict | undefined;
+  return () => (verdict ??= judge(history, control));
+}
+
+const rightBesideNaive = judged(right, naive);
+const naiveAlone = judged(naive);
 
 function withInfo(history: readonly HistoryEvent[], info: Partial<RunEvent>): readonly HistoryEvent[] {
   return history.map((event) => (event.kind === 'run' ? Object.assign({}, event, info) : event));
@@ -16,7 +25,7 @@ function withInfo(history: readonly HistoryEvent[], info: Partial<RunEvent>): re
 
 describe('verdict', () => {
   test('a right lock passes beside a naive one that breaks', () => {
-    const { outcome, control, figures, cases, voidBecause } = judge(right, naive);
+    const { outcome, control, figures, cases, voidBecause } = rightBesideNaive();
     expect(voidBecause).toEqual([]);
     expect(outcome).toBe('passed');
     expect(control).toMatchObject({ lock: 'naive', violated: true });
@@ -48,13 +57,13 @@ describe('verdict', () => {
   });
 
   test('the order of the files does not matter', () => {
-    expect(judge(right.toReversed()).figures).toEqual(judge(right).figures);
+    expect(judge(right.toReversed()).figures).toEqual(rightBesideNaive().figures);
   });
 });
 
 describe('report', () => {
   test('says verdict, figures, versions, seed and how to see it again', () => {
-    const text = report(judge(right, naive), {
+    const text = report(rightBesideNaive(), {
       timeline: 'timeline.svg',
       replay: 'npm run faults -- replay history.jsonl',
     });
@@ -68,7 +77,7 @@ describe('report', () => {
   });
 
   test('shows the first violation event by event, and does not repeat hundreds', () => {
-    const text = report(judge(naive));
+    const text = report(naiveAlone());
     expect(text).toContain('## First violation');
     expect(text).toMatch(/s {2}w\d\.\d \S+ returns ok, token \d+/);
     expect(text).toMatch(/stall on w\d\.1: begin/);
@@ -82,7 +91,7 @@ describe('report', () => {
 
 describe('timeline', () => {
   test('draws workers, holds, faults and the first violation, as well-formed XML', () => {
-    const svg = timeline(judge(naive));
+    const svg = timeline(naiveAlone());
     expect(unclosed(svg)).toEqual([]);
     for (const row of ['w1', 'w4', 'server']) expect(svg).toContain(`>${row}</text>`);
     expect(svg).toContain('<title>stall on ');

@@ -65,6 +65,12 @@ export class VirtualClock implements Clock {
     await settled();
   }
 
+  /** Time goes on to the next timer that is set, if any is, and no further. */
+  async advanceToNext(): Promise<void> {
+    const next = this.#due(Number.POSITIVE_INFINITY);
+    if (next) await this.advance(Math.max(0, next.at - this.#now));
+  }
+
   /** A stalled event loop: time passes and no timer has run yet. */
   stall(ms: number): void {
     this.#pass(ms);

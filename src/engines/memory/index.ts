@@ -34,7 +34,8 @@ const spaces = new Map<string, SharedSpace>();
 
 /**
  * A space and the timers that reap it while nobody calls. Each clock has one of its own: where a test has stopped the
- * clock of one instance, the others still hear of its death.
+ * clock of one instance, the others still hear of its death. Timers may differ, but all clocks of a space must tell the
+ * same time: expiry is judged by whoever comes by.
  */
 class SharedSpace {
   readonly space = new Space();

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Link, Queue } from '../../../src/core/queue.js';
+import { expectSame } from '../same.js';
 
 const step = fc.oneof(
   { weight: 3, arbitrary: fc.record({ do: fc.constant('push' as const), pick: fc.nat() }) },
@@ -20,17 +21,17 @@ describe('a queue', () => {
             model.push(links.length);
             links.push(queue.push(links.length));
           } else if (action === 'shift') {
-            expect(queue.shift()).toBe(model.shift());
+            expectSame(queue.shift(), model.shift());
           } else if (links.length > 0) {
             // Also those that are gone already.
             const item = pick % links.length;
             const at = model.indexOf(item);
-            expect(queue.remove(links[item]!)).toBe(at !== -1);
+            expectSame(queue.remove(links[item]!), at !== -1);
             if (at !== -1) model.splice(at, 1);
           }
-          expect([...queue]).toEqual(model);
-          expect(queue.size).toBe(model.length);
-          expect(queue.first).toBe(model[0]);
+          expectSame([...queue], model);
+          expectSame(queue.size, model.length);
+          expectSame(queue.first, model[0]);
         }
       }),
       { numRuns: 300 },

@@ -4,6 +4,7 @@ import type { Claim, LineRef, Roster, SessionListener } from '../../../../src/co
 import type { Loss } from '../../../../src/core/errors.js';
 import { ALL } from '../../../../src/core/line.js';
 import { Space } from '../../../../src/engines/memory/space.js';
+import { expectSame } from '../../same.js';
 import { keyOf, type ModelClaim, SpaceModel } from './space-model.js';
 
 const TTL_MS = [1_000, 2_500, 10_000];
@@ -171,7 +172,7 @@ class Bench {
     const known = this.model.find(session, claim.id);
     const place = this.space.enter(session, claim, this.time);
     const expected = this.model.enter(session, claim, () => this.#tokenOf(claim));
-    expect(place).toEqual(expected);
+    expectSame(place, expected);
     const entered = this.model.find(session, claim.id);
     if (!known && entered) {
       expect(entered.token, 'tokens grow in order of entering').toBeGreaterThan(this.#newestToken);
@@ -196,10 +197,10 @@ class Bench {
     const at = pick(this.claims, number);
     if (!at) return;
     const left = this.space.leave(at.session, at.claim, this.time);
-    expect(left).toBe(this.model.leave(at.session, at.claim.id));
+    expectSame(left, this.model.leave(at.session, at.claim.id));
     const grants = [...this.granted];
-    expect(this.space.leave(at.session, at.claim, this.time), 'a second leave finds nothing').toBe(false);
-    expect(this.granted, 'a second leave grants nothing').toEqual(grants);
+    expectSame(this.space.leave(at.session, at.claim, this.time), false, 'a second leave finds nothing');
+    expectSame(this.granted, grants, 'a second leave grants nothing');
   }
 
   #reweigh(number: number, weight: number): void {
@@ -224,9 +225,10 @@ class Bench {
     };
     const differs = step.count !== 0 || step.held !== 0 || step.checksum !== 0;
     const pulse = this.space.beat(session, roster, this.time);
-    expect(pulse).toEqual(this.model.beat(session, differs));
+    expectSame(pulse, this.model.beat(session, differs));
     const evicted = this.model.claimsOf(session).filter((claim) => claim.evicted !== undefined);
-    expect(this.lost).toEqual(
+    expectSame(
+      this.lost,
       evicted.map(({ id, evicted }) => ({ session, id, loss: { reason: 'evicted', detail: evicted } })),
     );
   }
@@ -237,9 +239,9 @@ class Bench {
     const { id, line } = at.claim;
     const reason = `reason ${number}`;
     const found = this.model.evict(id, line.name, reason);
-    expect(this.space.evict(line.name, id, reason)).toBe(found);
-    expect(this.lost).toEqual(found ? [{ session: at.session, id, loss: { reason: 'evicted', detail: reason } }] : []);
-    expect(this.space.evict('another line', id, reason), 'an eviction names the right line').toBe(false);
+    expectSame(this.space.evict(line.name, id, reason), found);
+    expectSame(this.lost, found ? [{ session: at.session, id, loss: { reason: 'evicted', detail: reason } }] : []);
+    expectSame(this.space.evict('another line', id, reason), false, 'an eviction names the right line');
   }
 
   #expectSameLines(): void {
@@ -248,8 +250,11 @@ class Bench {
       capacity,
       claims: claims.map(({ id, state, weight, token }) => ({ id, state, weight, token })),
     }));
-    expect(lines.sort((a, b) => (a.key < b.key ? -1 : 1))).toEqual(this.model.view());
-    expect(this.space.claimCount).toBe(this.model.view().flatMap(({ claims }) => claims).length);
+    expectSame(
+      lines.sort((a, b) => (a.key < b.key ? -1 : 1)),
+      this.model.view(),
+    );
+    expectSame(this.space.claimCount, this.model.view().flatMap(({ claims }) => claims).length);
   }
 
   #expectGrants(expected: readonly ModelClaim[]): void {
@@ -259,7 +264,7 @@ class Bench {
       const due = expected
         .filter((claim) => claim.line === key)
         .map(({ session, id, token }) => ({ session, id, token }));
-      expect(told, 'each new holder is told once, in line order, and nobody else').toEqual(due);
+      expectSame(told, due, 'each new holder is told once, in line order, and nobody else');
     }
   }
 
@@ -356,13 +361,13 @@ describe("a register's fence", () => {
           const allowed = action === 'look' || (action === 'read' ? mayRead : mayWrite);
           if (action === 'write') {
             const written = space.write('r', `value ${number}`, token, time);
-            expect(written).toEqual(allowed ? { ok: true, value: undefined } : { ok: false, newest });
+            expectSame(written, allowed ? { ok: true, value: undefined } : { ok: false, newest });
             if (allowed) entry = { value: `value ${number}`, token, at: now };
           } else {
             const fence =
               action === 'look' ? undefined : ({ token, mode: action === 'read' ? 'read' : 'write' } as const);
             const seen = entry && { value: entry.value, token: entry.token, ageMs: now - entry.at };
-            expect(space.read('r', fence, time)).toEqual(allowed ? { ok: true, value: seen } : { ok: false, newest });
+            expectSame(space.read('r', fence, time), allowed ? { ok: true, value: seen } : { ok: false, newest });
           }
           if (!allowed || action === 'look') continue;
           if (action === 'read') maxRead = token > maxRead ? token : maxRead;

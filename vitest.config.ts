@@ -37,6 +37,8 @@ export default defineConfig({
       extends: true,
       test: {
         name,
+        // Nothing of a unit test outlives it, and a new world for each file would take longer than the tests.
+        ...(name === 'unit' && { isolate: false }),
         include: patterns(places),
         exclude: [...(name === 'unit' ? [] : patterns(PROJECTS.unit)), ...notRun.flatMap(({ files }) => files)],
       },

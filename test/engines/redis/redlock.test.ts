@@ -17,6 +17,7 @@ import {
   EngineError,
   Holdfast,
   type HoldfastOptions,
+  type Lease,
   UnsupportedError,
 } from '../../../src/index.js';
 import { Actor } from '../../../src/testing/protocol.js';
@@ -509,24 +510,29 @@ describe('clocks', () => {
 describe('after a long wait', () => {
   const SHORT_TTL_MS = 2_000;
 
-  /** Somebody else has it on all nodes, for longer than a ttl. */
-  async function occupy(key: string): Promise<void> {
-    for (const port of five.ports) await command(port, 'SET', key, 'another', 'PX', `${SHORT_TTL_MS + 500}`);
+  /** Somebody else has it on all nodes until whoever asks for it has waited for longer than a ttl. */
+  async function afterWaiting<T>(key: string, acquire: () => Promise<T>): Promise<T> {
+    for (const port of five.ports) await command(port, 'SET', key, 'another');
+    const began = performance.now();
+    const acquired = acquire();
+    await until('a ttl is over', () => performance.now() - began > SHORT_TTL_MS + 500);
+    for (const port of five.ports) await command(port, 'DEL', key);
+    return acquired;
   }
 
   test('a lease counts from the moment in which it was taken', async () => {
     await using locks = user({ ttl: SHORT_TTL_MS });
     const name = newName();
-    await occupy(`holdfast:${name}`);
-    await using lease = await locks.mutex(name).acquire({ timeout: '20s' });
+    const acquire = (): Promise<Lease> => locks.mutex(name).acquire({ timeout: '60s' });
+    await using lease = await afterWaiting(`holdfast:${name}`, acquire);
     expect([lease.held, lease.remaining > 0]).toEqual([true, true]);
   });
 
   test('control: the lock that redlock 5 returns has run out by its own account', async () => {
     const key = newName();
-    await occupy(key);
-    const theirs = new Redlock(five.clients(), { retryCount: 1_000, retryDelay: 20 });
-    const lock = await theirs.acquire([key], SHORT_TTL_MS);
+    const theirs = new Redlock(five.clients(), { retryCount: 10_000, retryDelay: 20 });
+    const acquire = (): Promise<{ expiration: number }> => theirs.acquire([key], SHORT_TTL_MS);
+    const lock = await afterWaiting(key, acquire);
     expect(lock.expiration).toBeLessThan(Date.now());
   });
 

@@ -18,6 +18,9 @@ import type { Shard } from './shard.js';
 /** The answer to a try that was refused before all of the dead were out of the way. */
 const AGAIN = 'a';
 
+/** As the script writes it. */
+const TOKEN = /^\d{16}$/;
+
 const KIND_OF: Readonly<Record<string, LineKind>> = { l: 'lock', s: 'semaphore' };
 
 export function lineId({ kind, name }: LineRef): string {
@@ -104,9 +107,10 @@ export class RedisSession implements Session, ChannelListener {
 
   // --- what the server tells us ---------------------------------------------------------------------------------
 
+  /** Whoever may publish on the server can write here: what is not as the script writes it is passed over. */
   message(text: string): void {
     const [, what, id, rest] = /^(\S+) (\S+) (.*)$/s.exec(text) ?? [];
-    if (what === 'granted') this.#granted(id!, BigInt(rest!));
+    if (what === 'granted' && TOKEN.test(rest!)) this.#granted(id!, BigInt(rest!));
     else if (what === 'evicted') this.#evicted(id!, rest!);
   }
 

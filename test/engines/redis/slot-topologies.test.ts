@@ -1,5 +1,5 @@
 /** plain and hash on a cluster, behind Sentinel, and with other clients than ioredis. */
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hash } from '../../../src/engines/redis/hash.js';
 import { redis } from '../../../src/engines/redis/index.js';
 import { plain } from '../../../src/engines/redis/plain.js';
@@ -13,8 +13,6 @@ import { command, info, type Reply } from '../../servers/resp.js';
 import { eventually } from '../../servers/wait.js';
 import { lossOf } from './faults-kit.js';
 import { locksWithoutPolling } from './slot-kit.js';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const STRATEGIES = ['plain', 'hash'] as const;
 /** All of them in the matrix: the others differ from these in what the conformance suite looks at. */

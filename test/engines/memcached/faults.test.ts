@@ -99,7 +99,8 @@ describe.concurrent('a reply that is lost', () => {
 
   test('of a take: it is found, proven and held, and has a token', async () => {
     await using proxy = await FaultProxy.start(server.port);
-    await using one = user(proxy.port);
+    // What it took does not run out meanwhile: it has to be found.
+    await using one = user(proxy.port, { ttl: '60s' });
     await using other = user(server.port);
     await one.ready();
     const before = await other.mutex('take').acquire();

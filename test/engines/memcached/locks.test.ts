@@ -129,14 +129,19 @@ describe('several servers', () => {
 
 describe('a password', () => {
   let guarded: Server;
+  let folder: string;
 
   beforeAll(async () => {
-    const file = join(mkdtempSync(join(tmpdir(), 'holdfast-auth-')), 'users');
+    folder = mkdtempSync(join(tmpdir(), 'holdfast-auth-'));
+    const file = join(folder, 'users');
     writeFileSync(file, `app:${PASSWORD}\n`);
     guarded = await startMemcached({ args: ['-Y', file] });
   });
 
-  afterAll(() => guarded.stop());
+  afterAll(async () => {
+    await guarded.stop();
+    rmSync(folder, { recursive: true });
+  });
 
   const login = (words: string): string => `memcached://${words}127.0.0.1:${guarded.port}`;
 

@@ -101,7 +101,7 @@ describe.concurrent('a reply that is lost', () => {
     await using proxy = await FaultProxy.start(server.port);
     // What it took does not run out meanwhile: it has to be found.
     await using one = user(proxy.port, { ttl: '60s' });
-    await using other = user(server.port);
+    await using other = user(server.port, { ttl: '60s' });
     await one.ready();
     const before = await other.mutex('take').acquire();
     await before.release();

@@ -72,6 +72,23 @@ export const readWrite: readonly Case[] = group({ needs: shared }, [
     },
   },
   {
+    name: 'of readers and writers that try at once no writer gets it beside anybody',
+    async run(stage) {
+      const names = Array.from({ length: 6 }, () => stage.name());
+      const instances = Array.from({ length: 5 }, () => stage.holdfast());
+      await Promise.all(instances.map((locks) => locks.ready()));
+      const tries = names.map(async (name) => {
+        const [first, second, ...others] = instances.map((locks) => locks.rwLock(name));
+        const reading = others.map(({ read }) => read.tryAcquire());
+        const writing = [first!, second!].map(({ write }) => write.tryAcquire());
+        const readers = (await Promise.all(reading)).filter((lease) => lease?.held).length;
+        const writers = (await Promise.all(writing)).filter((lease) => lease?.held).length;
+        assert.ok(writers === 0 || writers + readers === 1, `${writers} writers beside ${readers} readers`);
+      });
+      await Promise.all(tries);
+    },
+  },
+  {
     name: 'a waiting writer is not overtaken by readers that come later',
     needs: every(fifo, listing),
     async run(stage) {

@@ -45,6 +45,20 @@ export const semaphore: readonly Case[] = group({ needs: weighted }, [
     },
   },
   {
+    name: 'of many that try for permits at once no more get them than there are',
+    async run(stage) {
+      // Of each semaphore at the same time: the more overlap, the more may meet between a look and an entry.
+      const names = Array.from({ length: 6 }, () => stage.name());
+      const instances = Array.from({ length: 5 }, () => stage.holdfast());
+      await Promise.all(instances.map((locks) => locks.ready()));
+      const tries = names.map((name) => Promise.all(instances.map((locks) => locks.semaphore(name, 2).tryAcquire())));
+      for (const leases of await Promise.all(tries)) {
+        const held = leases.filter((lease) => lease?.held).length;
+        assert.ok(held <= 2, `${held} permits of 2`);
+      }
+    },
+  },
+  {
     name: 'permits weigh: what is left may be taken, and no more',
     async run(stage) {
       const name = stage.name();

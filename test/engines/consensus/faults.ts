@@ -62,16 +62,25 @@ export async function hungServer(own: Server, urlOf: UrlOf): Promise<void> {
   await (await locks.mutex('hung').acquire()).release();
 }
 
-const SESSIONS = 10;
-const WAITERS = 1_000;
+interface CrowdSize {
+  readonly sessions: number;
+  readonly waiters: number;
+  readonly releases: number;
+}
+
+export const FEW_WAITERS: CrowdSize = { sessions: 8, waiters: 7, releases: 5 };
+export const THOUSAND_WAITERS: CrowdSize = { sessions: 10, waiters: 1_000, releases: 100 };
 const AT_ONCE = 91;
-const RELEASES = 100;
 
 /** @param eventsTold the servers' own count of what they told to watchers. */
-export async function crowdOfWaiters(engine: Engine, eventsTold: () => Promise<number>): Promise<void> {
+export async function crowdOfWaiters(
+  engine: Engine,
+  eventsTold: () => Promise<number>,
+  { sessions: count, waiters, releases }: CrowdSize,
+): Promise<void> {
   const granted = new Map<string, bigint>();
   const sessions = await Promise.all(
-    Array.from({ length: SESSIONS }, (_, at) =>
+    Array.from({ length: count }, (_, at) =>
       engine.open(
         { id: `${at}`, realm: '', ttlMs: 120_000, label: 'crowd' },
         { granted: (id, token) => void granted.set(id, token), lost: () => {}, ended: () => {} },
@@ -79,27 +88,27 @@ export async function crowdOfWaiters(engine: Engine, eventsTold: () => Promise<n
     ),
   );
   const line = { kind: 'lock', name: 'crowd' } as const;
-  const sessionOf = (serial: number): Session => sessions[serial % SESSIONS]!;
+  const sessionOf = (serial: number): Session => sessions[serial % count]!;
   const enter = (serial: number): Promise<unknown> =>
     sessionOf(serial).enter({
       ...{ id: `claim-${serial}`, line, serial, wait: true, note: '{}' },
       ...{ weight: ALL, capacity: ALL },
     });
-  for (let from = 0; from <= WAITERS; from += AT_ONCE) {
-    const batch = Array.from({ length: Math.min(AT_ONCE, WAITERS + 1 - from) }, (_, at) => from + at);
+  for (let from = 0; from <= waiters; from += AT_ONCE) {
+    const batch = Array.from({ length: Math.min(AT_ONCE, waiters + 1 - from) }, (_, at) => from + at);
     await Promise.all(batch.map(enter));
   }
   // Who enters at once with others stands wherever the servers put it: only the line itself knows the order.
   const order: string[] = [];
   for await (const { claims } of engine.inspect!({ name: 'crowd' })) order.push(...claims.map(({ id }) => id));
-  expect(order).toHaveLength(WAITERS + 1);
+  expect(order).toHaveLength(waiters + 1);
   const before = await eventsTold();
-  for (let at = 0; at < RELEASES; at += 1) {
+  for (let at = 0; at < releases; at += 1) {
     const id = order[at]!;
     await sessionOf(Number(id.slice('claim-'.length))).leave({ id, line });
     await until('the next is granted', () => granted.has(order[at + 1]!));
   }
-  expect(granted.size).toBe(RELEASES);
-  expect((await eventsTold()) - before).toBe(RELEASES);
+  expect(granted.size).toBe(releases);
+  expect((await eventsTold()) - before).toBe(releases);
   await Promise.all(sessions.map((session) => session.close()));
 }

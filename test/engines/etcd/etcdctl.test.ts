@@ -38,7 +38,7 @@ class EtcdctlLock implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#child.exitCode !== null) return;
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     this.#child.kill('SIGINT');
     await once(this.#child, 'exit');
   }
@@ -60,7 +60,7 @@ test('it waits while we hold, and holds when we release', async () => {
 test('we wait while it holds, refuse to try, and hold when it is gone, with a larger token', async () => {
   await using locks = new Holdfast(urlOf(server));
   const lock = locks.mutex('theirs-first');
-  const other = new EtcdctlLock('holdfast/lock/theirs-first');
+  await using other = new EtcdctlLock('holdfast/lock/theirs-first');
   await other.holds();
   expect(await lock.tryAcquire()).toBeUndefined();
   expect(await locks.rwLock('theirs-first').read.tryAcquire()).toBeUndefined();
@@ -79,7 +79,7 @@ test('it waits for our readers, and our readers behind it wait for it', async ()
   await using others = new Holdfast(urlOf(server));
   const { read } = locks.rwLock('readers');
   const lease = await read.acquire();
-  const other = new EtcdctlLock('holdfast/lock/readers');
+  await using other = new EtcdctlLock('holdfast/lock/readers');
   await queued(read, 1);
   expect(other.printed).toBe('');
   const behind = others.rwLock('readers').read.acquire();

@@ -1,7 +1,15 @@
 /** One member of etcd, and what a network, an operator or a clock does to those who use it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EngineError, Holdfast } from '../../../src/index.js';
-import { crowdOfWaiters, hungServer, leaveWithoutReply, placeLostWhileWaiting } from '../consensus/faults.js';
+import { track } from '../../../src/testing/tracked.js';
+import {
+  crowdOfWaiters,
+  FEW_WAITERS,
+  hungServer,
+  leaveWithoutReply,
+  placeLostWhileWaiting,
+  THOUSAND_WAITERS,
+} from '../consensus/faults.js';
 import { etcdctl, provideEtcdctl, startEtcd } from '../../servers/etcd.js';
 import { FaultProxy } from '../../servers/fault-proxy.js';
 import type { Server } from '../../servers/server.js';
@@ -11,6 +19,9 @@ let server: Server;
 
 /** For a busy machine: how long it takes is nobody's subject here. */
 const CALLING = { withinMs: 20_000 };
+
+/** Ten times what it needs to connect again. */
+const SOON = { timeout: 15_000 };
 
 beforeAll(async () => {
   server = await startEtcd();
@@ -79,11 +90,12 @@ test('a lease that is lost while its claim waits costs the place in line, and no
 test('what was compacted while a waiter was cut off does not let it wait for ever', async () => {
   await using proxy = await FaultProxy.start(server.port);
   await using holder = new Holdfast(urlOf(server));
-  await using locks = new Holdfast(urlOf(proxy), { ttl: '60s' });
+  // No beat comes within this test: each of them would look again without being told.
+  await using locks = new Holdfast(urlOf(proxy), { ttl: '10m' });
   const lease = await holder.mutex('compacted').acquire();
-  const waiting = locks.mutex('compacted').acquire();
+  const waiting = track(locks.mutex('compacted').acquire());
   const permit = await holder.semaphore('compacted', 1).acquire();
-  const waitingPermit = locks.semaphore('compacted', 1).acquire();
+  const waitingPermit = track(locks.semaphore('compacted', 1).acquire());
   await queued(holder.mutex('compacted'), 1);
   await queued(holder.semaphore('compacted', 1), 1);
   proxy.set({ mode: 'reset' });
@@ -92,8 +104,7 @@ test('what was compacted while a waiter was cut off does not let it wait for eve
   const [, revision = ''] = /"revision":(\d+)/.exec(await ctl('endpoint', 'status', '-w', 'json')) ?? [];
   await ctl('compaction', revision);
   proxy.heal();
-  await (await waiting).release();
-  await (await waitingPermit).release();
+  await expect.poll(() => [waiting.state, waitingPermit.state], SOON).toEqual(['fulfilled', 'fulfilled']);
 });
 
 test('a server that hangs is not a lock that is busy', async () => {
@@ -101,13 +112,21 @@ test('a server that hangs is not a lock that is busy', async () => {
   await hungServer(own, urlOf);
 });
 
-test('a thousand waiters: one of them is woken by each release, and no other', async () => {
-  const engine = await engineOf(server, 'crowd');
-  await crowdOfWaiters(engine, async () => {
-    const metrics = await (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text();
-    return Number(/^etcd_debugging_mvcc_events_total (\d+)/m.exec(metrics)?.[1]);
+async function eventsTold(): Promise<number> {
+  const metrics = await (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text();
+  return Number(/^etcd_debugging_mvcc_events_total (\d+)/m.exec(metrics)?.[1]);
+}
+
+describe('one of those who wait is woken by each release, and no other', () => {
+  test('of a few, each with a session of its own', async () => {
+    await using engine = await engineOf(server, 'few');
+    await crowdOfWaiters(engine, eventsTold, FEW_WAITERS);
   });
-  await engine[Symbol.asyncDispose]();
+
+  test('of a thousand', async () => {
+    await using engine = await engineOf(server, 'crowd');
+    await crowdOfWaiters(engine, eventsTold, THOUSAND_WAITERS);
+  });
 });
 
 describe('users', () => {

@@ -3,8 +3,6 @@
  * told with its next beat, that it takes nothing from whoever came after it, and that tokens grow.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connect } from 'node:net';
-import { once } from 'node:events';
 import { AcquireTimeoutError, EngineError, type Lease } from '../../../src/index.js';
 import { failureOf, lossOf, renewed, until } from '../redis/faults-kit.js';
 import { CLOCK_SHIM_NEEDS, clockShim } from '../../servers/clock-shim.js';
@@ -23,30 +21,26 @@ async function isLost(lease: Lease): Promise<void> {
   expect(await lease.release()).toBe(false);
 }
 
-/** Stores entries of a lock's size until the lock is gone. Many before each look, because a look makes it young again. */
-async function fill(port: number, name: string): Promise<void> {
-  const socket = connect({ port, host: '127.0.0.1' });
-  try {
-    for (let batch = 0; (await stored(port, name)) !== undefined; batch += 1) {
-      if (batch === 20) throw new Error('nothing is evicted');
-      const entries = Array.from(
-        { length: 20_000 },
-        (_, at) => `ms fill-${batch}-${at} 36 T600 q\r\n${'x'.repeat(36)}\r\n`,
-      );
-      socket.write(`${entries.join('')}mn\r\n`);
-      await once(socket, 'data');
-    }
-  } finally {
-    socket.destroy();
-  }
+/** Two megabytes, of which even the smallest entry takes eight kilobytes: there is room for 254. The oldest goes first. */
+const FEW_ENTRIES = ['-m', '2', '-n', '8192', '-o', 'no_modern'];
+const MORE_THAN_FIT = 500;
+
+/** Stores others until the lock is gone: it may be renewed in between, and is the youngest then. */
+async function evict(port: number, name: string): Promise<void> {
+  const others = Array.from({ length: MORE_THAN_FIT }, (_, at) => `ms other-${at} 1 q\r\nx\r\n`).join('');
+  await until('it is evicted', async () => {
+    expect(await ask(port, `${others}mn\r\n`)).toBe('MN\r\n');
+    // Unlike a get, this does not make it young again.
+    return (await ask(port, `me holdfast:${name}\r\n`)) === 'EN\r\n';
+  });
 }
 
 describe.concurrent('a lock that memcached forgot', () => {
   test('was evicted: its holder is told with the next beat, and the next has a larger token', async () => {
-    await using server = await startMemcached({ args: ['-m', '2'] });
+    await using server = await startMemcached({ args: FEW_ENTRIES });
     await using locks = user(server.port);
     const lease = await locks.mutex('evicted').acquire();
-    await fill(server.port, 'evicted');
+    await evict(server.port, 'evicted');
     await isLost(lease);
     await using next = await locks.mutex('evicted').acquire(PATIENCE);
     expect(next.token).toBeGreaterThan(lease.token);
@@ -105,8 +99,9 @@ describe.concurrent('a reply that is lost', () => {
 
   test('of a take: it is found, proven and held, and has a token', async () => {
     await using proxy = await FaultProxy.start(server.port);
-    await using one = user(proxy.port);
-    await using other = user(server.port);
+    // What it took does not run out meanwhile: it has to be found.
+    await using one = user(proxy.port, { ttl: '60s' });
+    await using other = user(server.port, { ttl: '60s' });
     await one.ready();
     const before = await other.mutex('take').acquire();
     await before.release();

@@ -8,8 +8,8 @@ import { EngineError } from '../../../../src/core/errors.js';
 import { Connection } from '../../../../src/engines/memcached/connection.js';
 import { MemcachedSlots } from '../../../../src/engines/memcached/slots.js';
 
-/** Silence is noticed after 40 ms where it is what comes, and after 20 s where an answer is: the machine may be busy. */
-const HURRY = 50;
+/** Silence is noticed after 10 ms where it is what comes, and after 20 s where an answer is: the machine may be busy. */
+const HURRY = 200;
 const PATIENCE = 0.1;
 let speed = PATIENCE;
 const HURRIED: Clock = { ...systemClock, timer: (ms, run) => setTimeout(run, ms / speed) };

@@ -104,6 +104,9 @@ export const idempotence: readonly Case[] = group({ protocol: true }, [
       const stayer = await c.queue({ name });
       assert.equal(await b.session.leave(leaver), true);
       assert.equal(await b.session.leave(leaver), false);
+      // It held nothing: what it leaves is its place in line, and no room beside the holder.
+      assert.deepEqual(await c.session.enter(stayer), { state: 'waiting' });
+      assert.equal(c.grantOf(stayer), undefined);
       assert.equal(await a.session.leave(held), true);
       await stage.eventually('the one behind it is granted', () => c.grantOf(stayer));
       assert.equal(b.grantOf(leaver), undefined);

@@ -94,17 +94,6 @@ describe.each(STRATEGIES)('%s', (strategy) => {
 });
 
 describe.each(PINNED)('%s', (strategy) => {
-  test('a killed connection is told at once, long before the ttl', async () => {
-    await using stage = new Stage(() => server.port);
-    const locks = stage.byUrl(`strategy=${strategy}`, { ttl: '10m' });
-    const lease = await locks.mutex('job').acquire();
-    await killAll();
-    await eventually('the lease is lost', async () => expect(lease.held).toBe(false));
-    const next = await locks.mutex('job').acquire({ timeout: '30s' });
-    expect(next.token).toBeGreaterThan(lease.token);
-    await next.release();
-  });
-
   test('no connection goes back to the pool with a lock on it', async () => {
     await using stage = new Stage(() => server.port);
     const pool = stage.pool({ connectionLimit: 6 });

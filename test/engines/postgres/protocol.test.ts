@@ -70,7 +70,7 @@ test('of enters that meet inside the server one is granted, and the others wait 
   const answers = sessions.map((session, at) => enter(entering[at]!, session, 'meeting'));
   expect(await waitFor(async () => (await blocked()) === sessions.length, WITHIN_MS)).toBe(true);
   await other.query('COMMIT');
-  expect((await Promise.all(answers)).map((answer) => answer[0]).sort()).toEqual(['h', 'w', 'w', 'w']);
+  expect((await Promise.all(answers)).filter((answer) => answer.startsWith('h'))).toHaveLength(1);
   expect(await kit.count('claim', `namespace = 'meeting' AND held`)).toBe(1);
 });
 

@@ -118,7 +118,7 @@ describe.each(PINNED)('%s', (strategy) => {
 
   test('more locks than connections: an error that says how many there are', async () => {
     await using stage = new Stage(() => server.port);
-    const locks = stage.byUrl(`strategy=${strategy}&connections=2`, { ttl: '3s' });
+    const locks = stage.byUrl(`strategy=${strategy}&connections=2`, { ttl: '30s' });
     const held = [await locks.mutex('a').acquire(), await locks.mutex('b').acquire()];
     const failure = await locks
       .mutex('c')
@@ -132,7 +132,7 @@ describe.each(PINNED)('%s', (strategy) => {
 
 test('queue: killed connections cost nobody a lease', async () => {
   await using stage = new Stage(() => server.port);
-  const locks = stage.byUrl('', { ttl: '10s' });
+  const locks = stage.byUrl('', { ttl: '1m' });
   const lease = await locks.mutex('job').acquire();
   for (let round = 0; round < 5; round += 1) {
     await killAll();

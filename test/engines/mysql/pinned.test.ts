@@ -86,7 +86,7 @@ test('for-update: downgrades of two names do not stand in each other’s way', a
   const beside = await a.mutex('a').acquire();
   const writer = await b.rwLock('b').write.acquire();
   const reader = await writer.downgrade();
-  const another = await c.rwLock('b').read.acquire({ timeout: '10s' });
+  const another = await c.rwLock('b').read.acquire({ timeout: '5s' });
   expect([beside.held, reader.held, another.held]).toEqual([true, true, true]);
 });
 

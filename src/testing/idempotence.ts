@@ -104,6 +104,9 @@ export const idempotence: readonly Case[] = group({ protocol: true }, [
       const stayer = await c.queue({ name });
       assert.equal(await b.session.leave(leaver), true);
       assert.equal(await b.session.leave(leaver), false);
+      // It held nothing: what it leaves is its place in line, and no room beside the holder.
+      assert.deepEqual(await c.session.enter(stayer), { state: 'waiting' });
+      assert.equal(c.grantOf(stayer), undefined);
       assert.equal(await a.session.leave(held), true);
       await stage.eventually('the one behind it is granted', () => c.grantOf(stayer));
       assert.equal(b.grantOf(leaver), undefined);
@@ -229,19 +232,27 @@ export const idempotence: readonly Case[] = group({ protocol: true }, [
     name: 'a session that stopped beating is gone for every call, and is not revived by one',
     async run(stage) {
       const name = stage.name();
-      const { open } = await stage.protocol();
-      // The one that dies is opened last: its time runs from then on.
-      const [b, a] = [await open(name), await open(name, { ttlMs: stage.shortTtlMs })];
-      const { claim, token } = await a.hold({ name });
-      const waiting = await b.queue({ name });
-      await stage.eventually('the waiting claim is granted', () => b.grantOf(waiting));
-      assert.ok(b.grantOf(waiting)! > token);
-      assert.deepEqual(await a.beat({ held: [claim] }), { alive: false });
-      assert.deepEqual(await a.session.enter(claim), { state: 'gone' });
-      assert.deepEqual(await a.session.enter(a.claim({ name: stage.nameNear(name) })), { state: 'gone' });
-      assert.equal(await a.session.leave(claim), false);
-      assert.deepEqual(await a.beat(), { alive: false });
-      assert.deepEqual(await b.beat({ held: [waiting] }), { alive: true });
+      const [here, elsewhere] = [await stage.protocol(), await stage.protocol(`${stage.namespace}-elsewhere`)];
+      // Nobody else is here who could find the first one dead and bury it. The second lives and dies among others, after it.
+      const b = await elsewhere.open(name);
+      const first = await here.open(name, { ttlMs: stage.shortTtlMs });
+      const { claim } = await first.hold({ name });
+      const second = await elsewhere.open(name, { ttlMs: stage.shortTtlMs });
+      const { claim: freed, token } = await second.hold({ name });
+      await stage.eventually('what the second one held is free', () => b.couldHold({ name }));
+      for (const [dead, held] of [
+        [first, claim],
+        [second, freed],
+      ] as const) {
+        assert.deepEqual(await dead.beat({ held: [held] }), { alive: false });
+        assert.deepEqual(await dead.session.enter(held), { state: 'gone' });
+        assert.deepEqual(await dead.session.enter(dead.claim({ name: stage.nameNear(name) })), { state: 'gone' });
+        assert.deepEqual(await dead.beat(), { alive: false });
+      }
+      assert.equal(await second.session.leave(freed), false);
+      const next = await b.hold({ name });
+      assert.ok(next.token > token, `${next.token} > ${token}`);
+      assert.deepEqual(await b.beat({ held: [next.claim] }), { alive: true });
     },
   },
   {

@@ -69,7 +69,8 @@ export const names: readonly Case[] = [
     async run(stage) {
       const name = stage.name();
       const here = stage.holdfast();
-      const there = stage.holdfast({ namespace: `${stage.namespace}/there` });
+      // As long as ours: keys that tell lengths apart may still forget the namespace itself.
+      const there = stage.holdfast({ namespace: stage.namespace.split('').toReversed().join('') });
       const lease = await here.mutex(name).acquire();
       const other = await there.mutex(name).tryAcquire();
       assert.equal(other?.held, true);

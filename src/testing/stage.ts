@@ -118,16 +118,16 @@ export class Stage {
   }
 
   /** The raw engine. */
-  async engine(clock = this.#clock()): Promise<Engine> {
-    const engine = await this.#source().connect({ namespace: this.namespace, clock });
+  async engine(clock = this.#clock(), namespace = this.namespace): Promise<Engine> {
+    const engine = await this.#source().connect({ namespace, clock });
     this.#engines.push(engine);
     return engine;
   }
 
   /** The raw engine's sessions, each in the realm of a name. */
-  async protocol(): Promise<Protocol> {
+  async protocol(namespace = this.namespace): Promise<Protocol> {
     const clock = this.#clock();
-    const engine = await this.engine(clock);
+    const engine = await this.engine(clock, namespace);
     const open: Protocol['open'] = async (name, { ttlMs = this.#setup.longTtlMs } = {}) => {
       const options = { id: clock.id(), realm: this.#realm(name), ttlMs, label: 'conformance' };
       const actor = await Actor.open(engine, options, clock.id());

@@ -139,7 +139,10 @@ async function templateOf({ name, fill }: Flavour): Promise<string> {
     const work = await mkdtemp(`${template}.new-`);
     try {
       await fill(work);
-      await rename(work, template);
+      // The lock may have let in two of us: then the first one's is as good.
+      await rename(work, template).catch((error: unknown) => {
+        if (!existsSync(template)) throw error;
+      });
     } finally {
       await rm(work, { recursive: true, force: true });
     }

@@ -98,7 +98,13 @@ async function template(initdb: Program): Promise<string> {
     const copy = `${folder}.${randomUUID()}`;
     await run('cp', ['-r', made, copy]);
     await rm(made, { recursive: true });
-    await rename(copy, folder);
+    try {
+      await rename(copy, folder);
+    } catch (error) {
+      // The lock may have let in two of us: then the first one's is as good.
+      if (!(await exists(folder))) throw error;
+      await rm(copy, { recursive: true });
+    }
   });
   return folder;
 }

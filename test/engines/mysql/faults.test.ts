@@ -94,17 +94,6 @@ describe.each(STRATEGIES)('%s', (strategy) => {
 });
 
 describe.each(PINNED)('%s', (strategy) => {
-  test('a killed connection is told at once, long before the ttl', async () => {
-    await using stage = new Stage(() => server.port);
-    const locks = stage.byUrl(`strategy=${strategy}`, { ttl: '10m' });
-    const lease = await locks.mutex('job').acquire();
-    await killAll();
-    await eventually('the lease is lost', async () => expect(lease.held).toBe(false));
-    const next = await locks.mutex('job').acquire({ timeout: '30s' });
-    expect(next.token).toBeGreaterThan(lease.token);
-    await next.release();
-  });
-
   test('no connection goes back to the pool with a lock on it', async () => {
     await using stage = new Stage(() => server.port);
     const pool = stage.pool({ connectionLimit: 6 });
@@ -129,7 +118,7 @@ describe.each(PINNED)('%s', (strategy) => {
 
   test('more locks than connections: an error that says how many there are', async () => {
     await using stage = new Stage(() => server.port);
-    const locks = stage.byUrl(`strategy=${strategy}&connections=2`, { ttl: '3s' });
+    const locks = stage.byUrl(`strategy=${strategy}&connections=2`, { ttl: '30s' });
     const held = [await locks.mutex('a').acquire(), await locks.mutex('b').acquire()];
     const failure = await locks
       .mutex('c')
@@ -143,7 +132,7 @@ describe.each(PINNED)('%s', (strategy) => {
 
 test('queue: killed connections cost nobody a lease', async () => {
   await using stage = new Stage(() => server.port);
-  const locks = stage.byUrl('', { ttl: '10s' });
+  const locks = stage.byUrl('', { ttl: '1m' });
   const lease = await locks.mutex('job').acquire();
   for (let round = 0; round < 5; round += 1) {
     await killAll();

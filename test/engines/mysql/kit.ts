@@ -1,8 +1,10 @@
 /** What the tests on a real MariaDB (or MySQL: npm run test:matrix -- mysql-9) have in common. */
 import { createPool, type Pool, type RowDataPacket } from 'mysql2';
-import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { systemClock } from '../../../src/core/clock.js';
+import { type Engine, Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { mysql, type MysqlOptions } from '../../../src/engines/mysql/index.js';
 import type { MysqlStrategy } from '../../../src/engines/mysql/traits.js';
+import { Actor } from '../../../src/testing/protocol.js';
 
 /** The long form of a test, and every strategy in every test, is for the matrix: CI has two minutes for all of this. */
 export const LONG = process.env['HOLDFAST_MATRIX'] !== undefined;
@@ -40,6 +42,8 @@ export class Stage implements AsyncDisposable {
   readonly #port: () => number;
   readonly #holdfasts: Holdfast[] = [];
   readonly #pools: Pool[] = [];
+  readonly #actors: Actor[] = [];
+  readonly #engines: Engine[] = [];
 
   constructor(port: () => number) {
     this.#port = port;
@@ -65,7 +69,19 @@ export class Stage implements AsyncDisposable {
     return locks;
   }
 
+  /** A session spoken to directly. It never beats by itself. */
+  async actor(options: MysqlOptions, namespace: string, pool: object = this.pool()): Promise<Actor> {
+    const engine = await mysql(pool, options).connect({ namespace, clock: systemClock });
+    this.#engines.push(engine);
+    const session = { id: systemClock.id(), realm: '', ttlMs: 600_000, label: 'actor' };
+    const actor = await Actor.open(engine, session, systemClock.id());
+    this.#actors.push(actor);
+    return actor;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#actors.map(({ session }) => session.close()));
+    await Promise.all(this.#engines.map((engine) => engine[Symbol.asyncDispose]()));
     await Promise.all(this.#holdfasts.map((locks) => locks.close()));
     await Promise.all(this.#pools.map((pool) => pool.promise().end()));
   }

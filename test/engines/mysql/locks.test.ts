@@ -1,7 +1,6 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Pool } from 'mysql2';
 import { createPool as createPromisePool } from 'mysql2/promise';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
@@ -12,6 +11,7 @@ import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
 import { Worker } from '../sqlite/processes.js';
 import { LIMIT_MS, LONG, Stage, STRATEGIES } from './kit.js';
+import { overheard } from './overheard.js';
 
 let server: Server;
 
@@ -158,28 +158,6 @@ test.each(['for-update', 'get-lock'] as const)(
     expect((await b.tryAcquire())?.held).toBe(true);
   },
 );
-
-/** The same pool, which tells what is about to be sent, and sends it when that has been heard. */
-function overheard(pool: Pool, hear: (statement: string) => Promise<void>): object {
-  type Query = (options: { readonly sql: string }, done: (error: unknown, result?: unknown) => void) => unknown;
-  const wrapped = (connection: object): object =>
-    new Proxy(connection, {
-      get: (target, name) => {
-        const value: unknown = Reflect.get(target, name, target);
-        if (typeof value !== 'function') return value;
-        if (name !== 'query') return (value as () => unknown).bind(target);
-        const query: Query = (options, done) =>
-          void hear(options.sql).then(() => void (value as Query).call(target, options, done));
-        return query;
-      },
-    });
-  return {
-    promise: () => undefined,
-    config: { connectionLimit: 10 },
-    getConnection: (done: (error: unknown, connection?: object) => void) =>
-      pool.getConnection((error, connection) => (error ? done(error) : done(null, wrapped(connection)))),
-  };
-}
 
 test.each([
   ['row', /^INSERT INTO holdfast_row/],

@@ -1,14 +1,16 @@
 /** Readers of `for-update`: what InnoDB's own queue makes of them, which the conformance suite can't see. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Holdfast, Lease } from '../../../src/index.js';
-import { track } from '../../../src/testing/tracked.js';
+import { mysql } from '../../../src/engines/mysql/index.js';
+import { Holdfast, type Lease } from '../../../src/index.js';
+import { gate, track } from '../../../src/testing/tracked.js';
 import { FaultProxy } from '../../servers/fault-proxy.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
 import { waitingInServer } from './innodb.js';
 import { changedSettings, LONG, Stage } from './kit.js';
+import { overheard } from './overheard.js';
 
 let server: Server;
 
@@ -43,7 +45,9 @@ test('a downgrade lets nobody in who waited for the writer, and a writer who wai
   const writer = track(b.write.acquire());
   await eventually('the writer waits for the writer', async () => expect(await waitingFor('latch')).toBe(1));
   const reader = await own.downgrade();
-  await eventually('the writer waits for the reader', async () => expect(await waitingFor('downgrade')).toBe(1));
+  await eventually('the writer waits for the reader, or is in', async () =>
+    expect(writer.state === 'pending' ? await waitingFor('downgrade') : 1).toBe(1),
+  );
   expect(writer.state).toBe('pending');
   expect(reader.held).toBe(true);
   expect(await c.write.tryAcquire()).toBeUndefined();
@@ -51,6 +55,30 @@ test('a downgrade lets nobody in who waited for the writer, and a writer who wai
   const next = await writer.promise;
   expect(next.token).toBeGreaterThan(reader.token);
   await next.release();
+});
+
+test('a downgrade keeps the writer until there is a reader in its place', async () => {
+  await using stage = new Stage(() => server.port);
+  const late = gate();
+  let isHeldBack = false;
+  const pool = overheard(stage.pool(), async (statement) => {
+    if (isHeldBack || !statement.startsWith('INSERT INTO holdfast_downgrade')) return;
+    isHeldBack = true;
+    await late.opened;
+  });
+  await using locks = new Holdfast(mysql(pool, OPTIONS));
+  const own = await locks.rwLock('between').write.acquire();
+  const writer = track(stage.locks(OPTIONS).rwLock('between').write.acquire());
+  await eventually('the writer waits for the writer', async () => expect(await waitingFor('latch')).toBe(1));
+  const downgrading = own.downgrade();
+  await eventually('the reader is on its way', async () => expect(isHeldBack).toBe(true));
+  await eventually('the writer waits, or is in', async () =>
+    expect(writer.state === 'pending' ? await waitingFor('latch') : 1).toBe(1),
+  );
+  expect(writer.state).toBe('pending');
+  late.open();
+  await (await downgrading).release();
+  await (await writer.promise).release();
 });
 
 test('what a writer wrote is there for as long as it reads, whoever waits', async () => {

@@ -1,10 +1,12 @@
-/** What is swept away in the background stands in nobody's way. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+/** What is swept away in the background was in nobody's use, stands in nobody's way, and takes no token with it. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import { bytes, Database, poolOf } from '../../../src/engines/mysql/client.js';
 import { Sweeper } from '../../../src/engines/mysql/sweeper.js';
+import { NOW } from '../../../src/engines/mysql/tables.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
+import { eventually } from '../../servers/wait.js';
 import { Stage } from './kit.js';
 
 let server: Server;
@@ -14,30 +16,122 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
+/** One that sweeps whenever it is told of a use, without a pause. */
+class EagerSweeper implements Disposable {
+  readonly #sweeper: Sweeper;
+  /** How many sweeps have begun. Each begins when the one before it has ended. */
+  begun = 0;
+
+  constructor(stage: Stage, namespace: string, tables: readonly string[]) {
+    const timer: typeof systemClock.timer = (_ms, run) =>
+      systemClock.timer(0, () => {
+        this.begun += 1;
+        run();
+      });
+    this.#sweeper = new Sweeper({
+      database: new Database(poolOf(stage.pool()), false),
+      prefix: 'holdfast_',
+      tables,
+      namespace: bytes(namespace),
+      clock: { ...systemClock, timer },
+    });
+  }
+
+  used(): void {
+    this.#sweeper.used();
+  }
+
+  /** Until one that began after now has ended. */
+  async sweep(): Promise<void> {
+    const before = this.begun;
+    await eventually('it has swept', async () => {
+      this.used();
+      expect(this.begun).toBeGreaterThan(before + 1);
+    });
+  }
+
+  [Symbol.dispose](): void {
+    this.#sweeper.close();
+  }
+}
+
+async function namesIn(table: string, namespace: string): Promise<readonly string[]> {
+  const rows = await sql(server.port, `SELECT name FROM holdfast_${table} WHERE namespace = '${namespace}' ORDER BY 1`);
+  return rows.map(({ name }) => String(name));
+}
+
+/** As if a row had been used a minute ago for the last time. */
+async function age(table: string, namespace: string, name: string): Promise<void> {
+  const where = `namespace = '${namespace}' AND name = '${name}'`;
+  await sql(server.port, `UPDATE holdfast_${table} SET until = ${NOW} - 60000000 WHERE ${where}`);
+}
+
+describe.each(['row', 'version'] as const)('%s', (strategy) => {
+  test('a row that is held is not swept away with those that are idle', async () => {
+    await using stage = new Stage(() => server.port);
+    const namespace = `held-${strategy}`;
+    const [locks, other] = [stage.locks({ strategy }, { namespace }), stage.locks({ strategy }, { namespace })];
+    const lease = await locks.mutex('held').acquire();
+    await locks.mutex('idle').run(() => {});
+    await age(strategy, namespace, 'idle');
+    using sweeper = new EagerSweeper(stage, namespace, [strategy]);
+    await sweeper.sweep();
+    expect(await namesIn(strategy, namespace)).toEqual(['held']);
+    expect(await other.mutex('held').tryAcquire()).toBeUndefined();
+    expect(await lease.release()).toBe(true);
+  });
+});
+
+test.each([
+  ['row', 'row'],
+  ['version', 'version'],
+  ['for-update', 'mint'],
+  ['get-lock', 'mint'],
+] as const)('%s: tokens do not fall when their rows are swept away', async (strategy, table) => {
+  await using stage = new Stage(() => server.port);
+  const namespace = `tokens-${strategy}`;
+  const lock = stage.locks({ strategy }, { namespace }).mutex('job');
+  const first = await lock.run(({ token }) => token);
+  // As if the clock had been an hour ahead when it was minted.
+  await sql(server.port, `UPDATE holdfast_${table} SET token = token + 3600000000 WHERE namespace = '${namespace}'`);
+  const second = await lock.run(({ token }) => token);
+  expect(second).toBeGreaterThan(first + 3_600_000_000n * 1_024n);
+  await age(table, namespace, 'job');
+  using sweeper = new EagerSweeper(stage, namespace, [table]);
+  await sweeper.sweep();
+  expect(await namesIn(table, namespace)).toEqual([]);
+  expect(await lock.run(({ token }) => token)).toBeGreaterThan(second);
+});
+
 test('for-update: a lock in use is not taken for idle, so no try meets the sweeper at it', async () => {
   await using stage = new Stage(() => server.port);
   const namespace = 'swept';
   const lock = stage.locks({ strategy: 'for-update' }, { namespace }).mutex('job');
-  const sweeper = new Sweeper({
-    database: new Database(poolOf(stage.pool()), false),
-    prefix: 'holdfast_',
-    tables: ['mint', 'latch'],
-    namespace: bytes(namespace),
-    // Again and again, without a pause.
-    clock: { ...systemClock, timer: (_ms, run) => systemClock.timer(0, run) },
-  });
+  using sweeper = new EagerSweeper(stage, namespace, ['mint', 'latch']);
+  await lock.run(() => {});
+  // As if its row had been made long ago.
+  await age('latch', namespace, 'job');
   let refused = 0;
-  for (let round = 0; round < 100; round += 1) {
-    await lock.run(() => {});
-    // As if its row had been made long ago.
-    await sql(server.port, `UPDATE holdfast_latch SET until = until - 60000000 WHERE namespace = '${namespace}'`);
-    for (let turn = 0; turn < 5; turn += 1) {
-      sweeper.used();
-      const lease = await lock.tryAcquire();
-      if (lease) await lease.release();
-      else refused += 1;
-    }
+  while (sweeper.begun < 100) {
+    sweeper.used();
+    const lease = await lock.tryAcquire();
+    if (lease) await lease.release();
+    else refused += 1;
   }
-  sweeper.close();
   expect(refused).toBe(0);
+  const old = `SELECT name FROM holdfast_latch WHERE namespace = '${namespace}' AND until < ${NOW} - 50000000`;
+  expect(await sql(server.port, old)).toHaveLength(1);
+});
+
+test('for-update: a latch that nobody uses any more is swept away', async () => {
+  await using stage = new Stage(() => server.port);
+  const namespace = 'unused';
+  await stage
+    .locks({ strategy: 'for-update' }, { namespace })
+    .mutex('job')
+    .run(() => {});
+  using sweeper = new EagerSweeper(stage, namespace, ['mint', 'latch']);
+  for (const table of ['mint', 'latch']) await age(table, namespace, 'job');
+  await sweeper.sweep();
+  expect([await namesIn('mint', namespace), await namesIn('latch', namespace)]).toEqual([[], []]);
 });

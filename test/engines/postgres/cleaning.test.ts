@@ -3,7 +3,8 @@ import { waitFor } from '../../servers/wait.js';
 import { Kit } from './kit.js';
 
 const kit = new Kit();
-const WITHIN_MS = 30_000;
+/** It takes seven seconds where nothing else is at work. */
+const WITHIN_MS = 90_000;
 
 /** As if nobody had used any line for an hour. */
 async function age(): Promise<void> {
@@ -57,8 +58,12 @@ test('a line in use is never cleaned away', async () => {
 });
 
 test('a session that died leaves no rows', async () => {
-  await kit.sql(`SELECT holdfast.holdfast_open('dead', 'graves', 'nobody', 1)`);
+  await kit.locks().ready();
+  await kit.sql(`SELECT holdfast.holdfast_open('dead', 'graves', 'nobody', 600000)`);
   await kit.sql(`SELECT holdfast.holdfast_enter('dead', 'c1', 'graves', 'lx', 1, 2147483647, 2147483647, true, '')`);
+  expect(await kit.count('claim', `session = 'dead'`)).toBe(1);
+  await kit.sql(`UPDATE holdfast.holdfast_session SET expires = clock_timestamp() WHERE id = 'dead'`);
+  // Nobody wants what it held: the beats of others find it.
   const locks = kit.locks(kit.url, { namespace: 'graves', ttl: '2s' });
   await locks.mutex('y').acquire();
   expect(await waitFor(async () => (await kit.count('session', `id = 'dead'`)) === 0, WITHIN_MS)).toBe(true);

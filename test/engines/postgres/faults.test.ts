@@ -21,6 +21,16 @@ async function throughProxy(): Promise<{ proxy: FaultProxy; url: string }> {
   return { proxy, url: kit.url.replace(`:${kit.server.port}/`, `:${proxy.port}/`) };
 }
 
+/** Whether the last thing said on every connection that listens was a beat. */
+async function beatsBesideThePool(): Promise<boolean> {
+  const [row] = await kit.sql<{ listening: string; beating: string }>(
+    `SELECT count(*) FILTER (WHERE query LIKE 'LISTEN%') AS listening,
+        count(*) FILTER (WHERE query LIKE '%holdfast_beat%') AS beating
+      FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+  );
+  return row!.listening === '0' && row!.beating === '1';
+}
+
 describe('queue', () => {
   test('ended connections cost nobody a lock, and a waiter is still served', async () => {
     const [a, b] = [kit.locks(), kit.locks()];
@@ -86,6 +96,8 @@ describe('queue', () => {
     const pool = kit.pool({ max: 1 });
     const locks = kit.locks(pool, { ttl: '6s' });
     const lease = await locks.mutex('x').acquire();
+    // Until it is proven that the other connection hears, beats go over the pool as well.
+    expect(await waitFor(beatsBesideThePool, WITHIN_MS)).toBe(true);
     const mine = await pool.connect();
     try {
       await expect(locks.mutex('y').acquire({ timeout: '7s' })).rejects.toThrow('connections of the pool were in use');

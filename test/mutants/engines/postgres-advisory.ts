@@ -1,3 +1,95 @@
 import type { EngineBug } from '../test-run.js';
 
-export const postgresAdvisory: readonly EngineBug[] = [];
+const CONFORMANCE = 'test/conformance/postgres.test.ts';
+const ADVISORY = 'test/engines/postgres/advisory.test.ts';
+const ROUTINES = 'engines/postgres/advisory-routines.ts';
+
+export const postgresAdvisory: readonly EngineBug[] = [
+  {
+    name: 'a lock whose token could not be minted stays on its connection',
+    edits: [
+      {
+        file: 'engines/postgres/advisory.ts',
+        find: "        await link.query(`SELECT pg_advisory_unlock${shared ? '_shared' : ''}($1)`, [key]).catch(() => {});",
+        replace: '        await link.query(`SELECT 1`).catch(() => {});',
+      },
+    ],
+    foundBy: { file: ADVISORY, test: 'a lock whose token could not be minted is held by nobody' },
+    sample: true,
+  },
+  {
+    name: 'a downgrade frees the writer before there is a reader',
+    edits: [
+      {
+        file: ROUTINES,
+        find: '  PERFORM pg_advisory_lock_shared(a_key);\n  PERFORM pg_advisory_unlock(a_key);',
+        replace: '  PERFORM pg_advisory_unlock(a_key);\n  PERFORM pg_advisory_lock_shared(a_key);',
+      },
+    ],
+    foundBy: { file: ADVISORY, test: 'a downgrade lets nobody in who waits for the writer inside the server' },
+  },
+  {
+    name: 'the end of a connection is not told to those whose locks were on it',
+    edits: [
+      {
+        file: 'engines/postgres/advisory.ts',
+        find: "    for (const id of lost) this.#setup.lost(id, { reason: 'connection', detail });\n",
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/faults.test.ts',
+      test: 'advisory the end of its connection is told at once, and the next is let in',
+    },
+  },
+  {
+    name: 'every lock is shared',
+    edits: [
+      {
+        file: 'engines/postgres/advisory.ts',
+        find: 'const shared = weight < ALL;',
+        replace: 'const shared = weight <= ALL;',
+      },
+    ],
+    foundBy: { file: CONFORMANCE, test: 'postgres-advisory: exclusion: a try is refused while another holds' },
+  },
+  {
+    name: 'a reader’s lock is freed as if it were a writer’s',
+    edits: [
+      {
+        file: ROUTINES,
+        find: 'CASE WHEN a_shared THEN pg_advisory_unlock_shared(a_key) ELSE pg_advisory_unlock(a_key) END',
+        replace: 'pg_advisory_unlock(a_key)',
+      },
+    ],
+    foundBy: {
+      file: CONFORMANCE,
+      test: 'postgres-advisory: read-write: a writer excludes readers and writers, and a reader excludes writers',
+    },
+  },
+  {
+    name: 'a new line’s token does not begin above the floor',
+    edits: [
+      {
+        file: ROUTINES,
+        find: 'greatest((SELECT token + 1 FROM @floor WHERE namespace = a_namespace), micros)',
+        replace: 'micros',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/cleaning.test.ts',
+      test: 'advisory: tokens never fall, neither by cleaning nor by a clock that was set back',
+    },
+  },
+  {
+    name: 'a pooler between us and the server is not noticed',
+    edits: [
+      {
+        file: 'engines/postgres/link.ts',
+        find: 'if (Number(row![0]) !== this.#client.processID) {',
+        replace: 'if (row === undefined) {',
+      },
+    ],
+    foundBy: { file: 'test/engines/postgres/pooler.test.ts', test: 'advisory: is refused' },
+  },
+];

@@ -1,6 +1,6 @@
 /** Real processes of the command line, with a state directory of their own. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -40,6 +40,11 @@ export class Sandbox implements AsyncDisposable {
   /** What a command has written there so far. */
   text(name: string): string {
     return existsSync(this.path(name)) ? readFileSync(this.path(name), 'utf8') : '';
+  }
+
+  /** Makes a file that a command waits for. */
+  write(name: string, text = ''): void {
+    writeFileSync(this.path(name), text);
   }
 
   start(args: readonly string[], options?: StartOptions): Started {
@@ -92,7 +97,10 @@ export class Sandbox implements AsyncDisposable {
       '-c',
       `echo $$ > "$XDG_STATE_HOME/${mark}"; ${script}`,
     ]);
-    await until(() => this.text(mark).endsWith('\n'));
+    let early: Ended | undefined;
+    void holder.ended.then((ended) => (early = ended));
+    await until(() => this.text(mark).endsWith('\n') || early !== undefined);
+    if (!this.text(mark)) throw new Error(`The run ended before its command began (${early!.code}): ${early!.stderr}`);
     return { ...holder, pid: Number(this.text(mark)) };
   }
 

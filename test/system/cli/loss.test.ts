@@ -67,7 +67,7 @@ class Surgery implements Disposable {
 describe.concurrent('the command', () => {
   test('that was evicted has its grace, and nobody else begins before it has ended', async ({ box }) => {
     const log = box.path('log');
-    const bye = `trap 'sleep 0.2; echo first ends >> ${log}; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
+    const bye = `trap 'sleep 1; echo first ends >> ${log}; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
     const holder = await hold(box, ['--ttl', '12s', '--grace', '6s'], bye);
     const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second begins >> ${log}`]);
     await box.waiters('a', 1);

@@ -106,7 +106,8 @@ export class Sandbox implements AsyncDisposable {
 
   /** The claims on a name, as another process sees them. */
   async claims(name: string): Promise<readonly ClaimView[]> {
-    await using locks = new Holdfast(`sqlite:${this.file}`);
+    // The ttl only says how long an answer may take: on a machine that starts twenty processes at once, seconds.
+    await using locks = new Holdfast(`sqlite:${this.file}`, { ttl: '3m' });
     for await (const line of locks.inspect({ name })) return line.claims;
     return [];
   }

@@ -32,6 +32,7 @@ export class Sandbox implements AsyncDisposable {
   readonly folder = mkdtempSync(join(tmpdir(), 'holdfast-cli-'));
   readonly file = join(this.folder, 'holdfast', 'locks.db');
   readonly #started: Started[] = [];
+  #observer: Holdfast | undefined;
 
   path(name: string): string {
     return join(this.folder, name);
@@ -107,8 +108,8 @@ export class Sandbox implements AsyncDisposable {
   /** The claims on a name, as another process sees them. */
   async claims(name: string): Promise<readonly ClaimView[]> {
     // The ttl only says how long an answer may take: on a machine that starts twenty processes at once, seconds.
-    await using locks = new Holdfast(`sqlite:${this.file}`, { ttl: '3m' });
-    for await (const line of locks.inspect({ name })) return line.claims;
+    this.#observer ??= new Holdfast(`sqlite:${this.file}`, { ttl: '3m' });
+    for await (const line of this.#observer.inspect({ name })) return line.claims;
     return [];
   }
 
@@ -119,6 +120,7 @@ export class Sandbox implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { child } of this.#started) child.kill('SIGKILL');
     await Promise.all(this.#started.map(({ ended }) => ended));
+    await this.#observer?.close();
     for (let at = 0; at < this.#started.length; at++) killGroup(Number(this.text(`started-${at}`)));
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -70,6 +70,34 @@ export const commandLine: readonly EngineBug[] = [
     foundBy: { file: loss, test: 'that was evicted and does not end is killed with its whole group' },
   },
   {
+    name: 'one look decides, though processes start others and end meanwhile',
+    edits: [
+      {
+        file: 'cli/process-group.ts',
+        find: 'if (whole && mine.every(({ pid }) => ended.has(pid))) return false;',
+        replace: 'return false;',
+      },
+    ],
+    foundBy: {
+      file: 'test/system/cli/process-group.test.ts',
+      test: 'a group whose processes start others and end is not gone while one of them lives',
+    },
+  },
+  {
+    name: 'a group that only has zombies is waited for',
+    edits: [
+      {
+        file: 'cli/process-group.ts',
+        find: "zombie: state === 'Z' || state === 'X'",
+        replace: "zombie: state === 'X'",
+      },
+    ],
+    foundBy: {
+      file: 'test/system/cli/process-group.test.ts',
+      test: 'a group of zombies is gone, though nobody has collected them',
+    },
+  },
+  {
     name: 'a lock that was lost unnoticed counts as held to the end',
     edits: [
       {

@@ -3,6 +3,8 @@ import { type ChildProcess, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 
 const LOOK_MS = 10;
+/** Where processes come and go all the time, no look may be a whole one. Then they are alive, until asked again. */
+const MOST_LOOKS = 10;
 
 export class ProcessGroup {
   readonly #child: ChildProcess;
@@ -29,11 +31,32 @@ export class ProcessGroup {
     }
   }
 
-  /** Whether one of them can still do anything: a zombie can't, it only waits to be collected. */
+  /**
+   * Whether one of them can still do anything: a zombie can't, it only waits to be collected.
+   *
+   * A look takes a moment, in which one of them may start another and end, and neither is seen. So nobody counts as gone
+   * before a look in which no process ended, and in which all that were found were zombies by the last look already.
+   */
   alive(): boolean {
-    return processes().some(
-      ({ pid, group, zombie }) => !zombie && (this.#own ? group === this.#pid : pid === this.#pid),
-    );
+    if (!this.#own) return processes().entries.some(({ pid, zombie }) => pid === this.#pid && !zombie);
+    let ended: ReadonlySet<number> = new Set();
+    for (let look = 0; look < MOST_LOOKS && this.#exists(); look += 1) {
+      const { entries, whole } = processes();
+      const mine = entries.filter(({ group }) => group === this.#pid);
+      if (mine.some(({ zombie }) => !zombie)) return true;
+      if (whole && mine.every(({ pid }) => ended.has(pid))) return false;
+      ended = new Set(mine.map(({ pid }) => pid));
+    }
+    return this.#exists();
+  }
+
+  /** Whether the group has anybody in it, zombies too. */
+  #exists(): boolean {
+    try {
+      return process.kill(-this.#pid, 0);
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+    }
   }
 
   /** True when all are gone, false at the time given (of `performance.now()`). */
@@ -63,19 +86,26 @@ interface ProcessEntry {
   readonly zombie: boolean;
 }
 
-function processes(): ProcessEntry[] {
-  return fromProc() ?? fromPs();
+interface Look {
+  readonly entries: readonly ProcessEntry[];
+  /** No process that was there in the beginning had ended when it was looked at. */
+  readonly whole: boolean;
+}
+
+function processes(): Look {
+  return fromProc() ?? { entries: fromPs(), whole: true };
 }
 
 /** Linux. Undefined where there is no /proc. */
-function fromProc(): ProcessEntry[] | undefined {
+function fromProc(): Look | undefined {
   let pids: string[];
   try {
     pids = readdirSync('/proc').filter((entry) => /^\d+$/.test(entry));
   } catch {
     return undefined;
   }
-  return pids.length === 0 ? undefined : pids.flatMap((pid) => statOf(pid) ?? []);
+  const entries = pids.flatMap((pid) => statOf(pid) ?? []);
+  return pids.length === 0 ? undefined : { entries, whole: entries.length === pids.length };
 }
 
 /** Fields 3 and 5 of stat. The name in field 2 may contain anything, so count from its last bracket. */

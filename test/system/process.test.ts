@@ -22,7 +22,8 @@ beforeAll(async () => {
   // Without a name of its own it would be part of the package around it, and load what lies in that one's dist.
   await writeFile(join(project, 'package.json'), '{ "name": "holdfast-user", "private": true }');
   await cp(join(ROOT, 'package.json'), join(installed, 'package.json'));
-  const compiling = ['-p', 'tsconfig.build.json', '--outDir', join(installed, 'dist')];
+  // The types are the business of `npm run check`.
+  const compiling = ['-p', 'tsconfig.build.json', '--noCheck', '--outDir', join(installed, 'dist')];
   const compiled = await run(join(ROOT, 'node_modules/.bin/tsc'), compiling, ROOT, COMPILED_WITHIN_MS);
   expect(compiled).toMatchObject({ code: 0 });
 }, COMPILED_WITHIN_MS);

@@ -1,13 +1,5 @@
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Sandbox } from './sandbox.js';
-
-let box: Sandbox;
-
-beforeEach(() => {
-  box = new Sandbox();
-});
-
-afterEach(() => box[Symbol.asyncDispose]());
+import { expect } from 'vitest';
+import { test } from './boxed.js';
 
 const SIX = [0, 1, 2, 3, 4, 5];
 
@@ -30,14 +22,14 @@ function mostAtOnce(log: string): number {
   return most;
 }
 
-test('runs of one lock exclude each other', async () => {
+test.concurrent('runs of one lock exclude each other', async ({ box }) => {
   const ended = await Promise.all(SIX.map(() => box.run(['run', 'a', ...logged(box.path('log'))])));
   expect(ended.map(({ code, stderr }) => `${code}${stderr}`)).toEqual(SIX.map(() => '0'));
   expect(box.text('log').match(/start/g)).toHaveLength(6);
   expect(mostAtOnce(box.text('log'))).toBe(1);
 });
 
-test('at most as many as a semaphore has permits run at a time', async () => {
+test.concurrent('at most as many as a semaphore has permits run at a time', async ({ box }) => {
   const ended = await Promise.all(
     SIX.map(() => box.run(['run', 'a', '--permits', '2', '--of', '5', ...logged(box.path('log'))])),
   );
@@ -46,7 +38,7 @@ test('at most as many as a semaphore has permits run at a time', async () => {
   expect(mostAtOnce(box.text('log'))).toBeLessThanOrEqual(2);
 });
 
-test('shared runs go beside each other, and none beside an exclusive one', async () => {
+test.concurrent('shared runs go beside each other, and none beside an exclusive one', async ({ box }) => {
   const reader = await box.hold('a', ['-s']);
   expect(await box.run(['run', 'a', '-s', '-n', '--', 'true'])).toMatchObject({ code: 0 });
   expect(await box.run(['run', 'a', '-n', '--', 'true'])).toMatchObject({ code: 75 });
@@ -56,11 +48,14 @@ test('shared runs go beside each other, and none beside an exclusive one', async
   expect(await box.run(['run', 'a', '-s', '-n', '--', 'true'])).toMatchObject({ code: 75 });
 });
 
-test('a lock whose command line was killed with -9 goes to the next one long before its ttl', async () => {
-  const holder = await box.hold('a', ['--ttl', '10m']);
-  const waiter = box.start(['run', 'a', '--', 'echo', 'granted']);
-  await box.waiters('a', 1);
-  holder.child.kill('SIGKILL');
-  // The tests' timeout is a tenth of that ttl.
-  expect(await waiter.ended).toMatchObject({ code: 0, stdout: 'granted\n' });
-});
+test.concurrent(
+  'a lock whose command line was killed with -9 goes to the next one long before its ttl',
+  async ({ box }) => {
+    const holder = await box.hold('a', ['--ttl', '10m']);
+    const waiter = box.start(['run', 'a', '--', 'echo', 'granted']);
+    await box.waiters('a', 1);
+    holder.child.kill('SIGKILL');
+    // The tests' timeout is a tenth of that ttl.
+    expect(await waiter.ended).toMatchObject({ code: 0, stdout: 'granted\n' });
+  },
+);

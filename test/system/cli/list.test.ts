@@ -1,16 +1,9 @@
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect } from 'vitest';
 import type { LineView } from '../../../src/index.js';
-import { Sandbox, until } from './sandbox.js';
+import { test } from './boxed.js';
+import { until } from './sandbox.js';
 
-let box: Sandbox;
-
-beforeEach(() => {
-  box = new Sandbox();
-});
-
-afterEach(() => box[Symbol.asyncDispose]());
-
-test('ls has a line for each claim, of all locks or of those with a prefix', async () => {
+test.concurrent('ls has a line for each claim, of all locks or of those with a prefix', async ({ box }) => {
   await box.hold('db:b');
   await box.hold('db:a', ['-s']);
   await box.hold('gpu', ['--permits', '2', '--of', '4']);
@@ -41,7 +34,7 @@ test('ls has a line for each claim, of all locks or of those with a prefix', asy
   expect(await box.run(['ls', 'nothing'])).toEqual({ code: 0, stdout: '', stderr: '' });
 });
 
-test('ls and inspect give JSON, with tokens as strings', async () => {
+test.concurrent('ls and inspect give JSON, with tokens as strings', async ({ box }) => {
   const holder = await box.hold('a', [], 'echo "$HOLDFAST_TOKEN"; sleep 1000');
   await until(() => holder.stdout() !== '');
   const [listed, inspected, none] = await Promise.all([
@@ -57,7 +50,7 @@ test('ls and inspect give JSON, with tokens as strings', async () => {
   expect(JSON.parse(none.stdout)).toEqual([]);
 });
 
-test('inspect shows each claim with its id and token', async () => {
+test.concurrent('inspect shows each claim with its id and token', async ({ box }) => {
   await box.hold('a');
   await box.hold('a', ['--of', '2']);
   const { code, stdout } = await box.run(['inspect', 'a']);
@@ -69,7 +62,7 @@ test('inspect shows each claim with its id and token', async () => {
   expect(await box.run(['inspect', 'free'])).toEqual({ code: 0, stdout: '"free" is free\n', stderr: '' });
 });
 
-test('evict says whether there was such a claim', async () => {
+test.concurrent('evict says whether there was such a claim', async ({ box }) => {
   await box.hold('a');
   const waiter = box.start(['run', 'a', '--', 'echo', 'never']);
   await box.waiters('a', 1);

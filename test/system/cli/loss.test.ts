@@ -1,108 +1,150 @@
-/** The command is gone before the lock is. */
+/** The command is gone before the lock is. The tests wait for most of their time, so they wait beside each other. */
 import { DatabaseSync } from '@photostructure/sqlite';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Sandbox, type Started, stillAlive, until } from './sandbox.js';
-
-let box: Sandbox;
-
-beforeEach(() => {
-  box = new Sandbox();
-});
-
-afterEach(() => box[Symbol.asyncDispose]());
+import { describe, expect } from 'vitest';
+import { test } from './boxed.js';
+import { type Sandbox, type Started, stillAlive, until } from './sandbox.js';
 
 /** A command and a child of its own that both ignore SIGTERM: only SIGKILL to the whole group ends them. */
-const stubborn = (): string =>
+const stubborn = (box: Sandbox): string =>
   `trap '' TERM; sleep 1000 & echo $$ $! > ${box.path('pids')}; echo ready; wait; sleep 1000`;
 
-async function holdStubbornly(...options: string[]): Promise<Started> {
-  const holder = await box.hold('a', options, stubborn());
+/** A command that ends when it is told to. */
+const obedient = `trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
+
+/** Ends when the test has made a file. */
+const patient = `echo ready; until [ -e "$XDG_STATE_HOME/go" ]; do sleep 0.02; done`;
+
+async function hold(box: Sandbox, options: readonly string[], script: string): Promise<Started> {
+  const holder = await box.hold('a', options, script);
   await until(() => holder.stdout() === 'ready\n');
   return holder;
 }
 
 /** Waits in line, and says as soon as it is granted who of the first is still there. */
-async function waitBehind(): Promise<Started> {
+async function waitBehind(box: Sandbox): Promise<Started> {
   const next = box.start(['run', 'a', '--', 'sh', '-c', `${stillAlive(box.path('pids'))}; echo granted`]);
   await box.waiters('a', 1);
   return next;
 }
 
-async function evict(): Promise<void> {
+async function evict(box: Sandbox): Promise<void> {
   const { id } = (await box.claims('a'))[0]!;
   expect(await box.run(['evict', 'a', id, '--reason', 'stuck deploy'])).toMatchObject({ code: 0, stderr: '' });
 }
 
-test('an evicted command has its grace, and nobody else begins before it has ended', async () => {
-  const log = box.path('log');
-  const bye = `trap 'sleep 0.2; echo first ends >> ${log}; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
-  const holder = await box.hold('a', ['--ttl', '12s', '--grace', '6s'], bye);
-  await until(() => holder.stdout() === 'ready\n');
-  const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second begins >> ${log}`]);
-  await box.waiters('a', 1);
-  await evict();
-  const { code, stderr } = await holder.ended;
-  expect(code).toBe(76);
-  expect(stderr).toMatch(/^holdfast: the command was stopped: .*evicted \(stuck deploy\).*$/m);
-  expect(await next.ended).toMatchObject({ code: 0 });
-  expect(box.text('log')).toBe('first ends\nsecond begins\n');
+/** The database that the locks are in, for what no user would do to it. */
+class Surgery implements Disposable {
+  readonly #database: InstanceType<typeof DatabaseSync>;
+
+  constructor({ file }: Sandbox) {
+    this.#database = new DatabaseSync(file);
+    this.run('PRAGMA busy_timeout = 5000');
+  }
+
+  run(sql: string): void {
+    this.#database.exec(sql);
+  }
+
+  /** The session that holds: how often it has beaten, and until when that keeps it alive. */
+  holder(): { readonly id: string; readonly beats: number; readonly ttl_ms: number; readonly expires_ms: number } {
+    const held = 'SELECT session FROM claim WHERE held = 1';
+    return this.#database.prepare(`SELECT * FROM session WHERE id = (${held})`).get() as ReturnType<Surgery['holder']>;
+  }
+
+  /** Every beat of the session that holds fails. Others are served as ever. */
+  deafen(): void {
+    const { id } = this.holder();
+    this.run(
+      `CREATE TRIGGER deaf BEFORE UPDATE ON session WHEN old.id = '${id}' BEGIN SELECT RAISE(ABORT, 'deaf'); END`,
+    );
+  }
+
+  [Symbol.dispose](): void {
+    this.#database.close();
+  }
+}
+
+describe.concurrent('the command', () => {
+  test('that was evicted has its grace, and nobody else begins before it has ended', async ({ box }) => {
+    const log = box.path('log');
+    const bye = `trap 'sleep 1; echo first ends >> ${log}; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
+    const holder = await hold(box, ['--ttl', '12s', '--grace', '6s'], bye);
+    const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second begins >> ${log}`]);
+    await box.waiters('a', 1);
+    await evict(box);
+    const { code, stderr } = await holder.ended;
+    expect(code).toBe(76);
+    expect(stderr).toMatch(/^holdfast: the command was stopped: .*evicted \(stuck deploy\).*$/m);
+    expect(await next.ended).toMatchObject({ code: 0 });
+    expect(box.text('log')).toBe('first ends\nsecond begins\n');
+  });
+
+  test('that was evicted and does not end is killed with its whole group before the next one begins', async ({
+    box,
+  }) => {
+    const holder = await hold(box, ['--ttl', '12s', '--grace', '1s'], stubborn(box));
+    const next = await waitBehind(box);
+    await evict(box);
+    expect(await holder.ended).toMatchObject({ code: 76 });
+    expect(await next.ended).toEqual({ code: 0, stdout: 'granted\n', stderr: '' });
+  });
+
+  test('whose beats fail is killed with its whole group before the next one begins', async ({ box }) => {
+    const holder = await hold(box, ['--ttl', '6s'], stubborn(box));
+    // It stands in line before the first can lose anything, however long its start takes.
+    const next = await waitBehind(box);
+    using surgery = new Surgery(box);
+    surgery.deafen();
+    const { code, stderr } = await holder.ended;
+    expect(code).toBe(76);
+    expect(stderr).toMatch(/^holdfast: the command was stopped: "a" was about to be lost.*\n$/);
+    expect(await next.ended).toEqual({ code: 0, stdout: 'granted\n', stderr: '' });
+  });
+
+  test('whose session the engine has forgotten is killed at once', async ({ box }) => {
+    const holder = await hold(box, ['--ttl', '6s'], stubborn(box));
+    using surgery = new Surgery(box);
+    surgery.run('DELETE FROM claim; DELETE FROM line; DELETE FROM session');
+    expect(await holder.ended).toMatchObject({ code: 76 });
+    const look = await box.startCommand('sh', ['-c', stillAlive(box.path('pids'))]).ended;
+    expect(look.stdout).toBe('');
+  });
+
+  test('that ended by itself after its lock was lost was not all done under the lock: 76', async ({ box }) => {
+    // No beat before the end finds out.
+    const holder = await hold(box, ['--ttl', '10m'], patient);
+    using surgery = new Surgery(box);
+    surgery.run('DELETE FROM claim');
+    box.write('go');
+    const { code, stderr } = await holder.ended;
+    expect(code).toBe(76);
+    expect(stderr).toMatch(/^holdfast: "a" was lost before the command ended: .*\n$/);
+  });
+
+  test('whose engine hangs gets SIGTERM, and ends in good order', async ({ box }) => {
+    const holder = await hold(box, ['--ttl', '8s', '--grace', '4s'], obedient);
+    using surgery = new Surgery(box);
+    surgery.run('BEGIN IMMEDIATE');
+    expect(await holder.ended).toMatchObject({ code: 76, stdout: 'ready\nbye\n' });
+    surgery.run('ROLLBACK');
+  });
+
+  test('goes on through an outage that is shorter than its ttl', async ({ box }) => {
+    const holder = await hold(box, ['--ttl', '9s'], patient);
+    using surgery = new Surgery(box);
+    surgery.deafen();
+    const { beats, expires_ms, ttl_ms } = surgery.holder();
+    // A third of the ttl after the last one the next beat was sent, and failed.
+    await until(() => monotonicMs() > expires_ms - ttl_ms + ttl_ms / 3 + 100);
+    expect(surgery.holder().beats).toBe(beats);
+    surgery.run('DROP TRIGGER deaf');
+    await until(() => surgery.holder().beats > beats);
+    box.write('go');
+    expect(await holder.ended).toEqual({ code: 0, stdout: 'ready\n', stderr: '' });
+  });
 });
 
-test('an evicted command that does not end is killed with its whole group before the next one begins', async () => {
-  const holder = await holdStubbornly('--ttl', '12s', '--grace', '1s');
-  const next = await waitBehind();
-  await evict();
-  expect(await holder.ended).toMatchObject({ code: 76 });
-  expect(await next.ended).toEqual({ code: 0, stdout: 'granted\n', stderr: '' });
-});
-
-test('a command whose beats fail is killed with its whole group before the next one begins', async () => {
-  const holder = await holdStubbornly('--ttl', '6s');
-  // It stands in line before the first can lose anything, however long its start takes.
-  const next = await waitBehind();
-  const database = new DatabaseSync(box.file);
-  // Only the first run's beats fail: the one that waits is served by the engine as ever.
-  database.exec('PRAGMA busy_timeout = 5000');
-  const session = database.prepare('SELECT session FROM claim WHERE held = 1').get() as { session: string };
-  database.exec(
-    `CREATE TRIGGER deaf BEFORE UPDATE ON session WHEN old.id = '${session.session}' BEGIN SELECT RAISE(ABORT, 'deaf'); END`,
-  );
-  const { code, stderr } = await holder.ended;
-  expect(code).toBe(76);
-  expect(stderr).toMatch(/^holdfast: the command was stopped: "a" was about to be lost.*\n$/);
-  expect(await next.ended).toEqual({ code: 0, stdout: 'granted\n', stderr: '' });
-  database.close();
-});
-
-test('a command whose session the engine has forgotten is killed at once', async () => {
-  const holder = await holdStubbornly('--ttl', '6s');
-  const database = new DatabaseSync(box.file);
-  database.exec('PRAGMA busy_timeout = 5000; DELETE FROM claim; DELETE FROM line; DELETE FROM session');
-  database.close();
-  expect(await holder.ended).toMatchObject({ code: 76 });
-  const look = await box.startCommand('sh', ['-c', stillAlive(box.path('pids'))]).ended;
-  expect(look.stdout).toBe('');
-});
-
-test('a command whose engine hangs gets SIGTERM, and ends in good order', async () => {
-  const bye = `trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done`;
-  const holder = await box.hold('a', ['--ttl', '8s', '--grace', '4s'], bye);
-  await until(() => holder.stdout() === 'ready\n');
-  const database = new DatabaseSync(box.file);
-  database.exec('PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE');
-  expect(await holder.ended).toMatchObject({ code: 76, stdout: 'ready\nbye\n' });
-  database.exec('ROLLBACK');
-  database.close();
-});
-
-test('a short outage costs nothing', async () => {
-  const go = `until [ -e ${box.path('go')} ]; do sleep 0.02; done`;
-  const holder = await box.hold('a', ['--ttl', '6s'], go);
-  const database = new DatabaseSync(box.file);
-  database.exec('PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE');
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  database.exec('ROLLBACK');
-  database.close();
-  await box.startCommand('touch', [box.path('go')]).ended;
-  expect(await holder.ended).toEqual({ code: 0, stdout: '', stderr: '' });
-});
+/** As the engine has it. */
+function monotonicMs(): number {
+  return Number(process.hrtime.bigint() / 1_000_000n);
+}

@@ -1,48 +1,44 @@
+/** `holdfast run`, and what all commands have in common. Starting processes is most of it, so they start beside each other. */
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MAIN, Sandbox } from './sandbox.js';
+import { describe, expect } from 'vitest';
+import { test } from './boxed.js';
+import { MAIN } from './sandbox.js';
 
-let box: Sandbox;
-
-beforeEach(() => {
-  box = new Sandbox();
-});
-
-afterEach(() => box[Symbol.asyncDispose]());
-
-describe('the exit code', () => {
-  test.each([
+describe.concurrent('the exit code', () => {
+  test.for([
     ['exit 0', 0],
     ['exit 7', 7],
     ['kill -TERM $$', 143],
     ['kill -KILL $$', 137],
-  ])('of %j is the command’s, %i', async (script, code) => {
+  ] as const)('of %j is the command’s, %i', async ([script, code], { box }) => {
     expect(await box.run(['run', 'a', '--', 'sh', '-c', script])).toEqual({ code, stdout: '', stderr: '' });
   });
 
-  test('is 127 for a command that does not exist, and 126 for one that can’t be executed', async () => {
+  test('is 127 for a command that does not exist, and 126 for one that can’t be executed', async ({ box }) => {
     writeFileSync(box.path('data'), 'no program', { mode: 0o600 });
     expect(await box.run(['run', 'a', '--', box.path('nothing')])).toMatchObject({ code: 127 });
     expect(await box.run(['run', 'a', '--', box.path('data')])).toMatchObject({ code: 126 });
     expect(await box.claims('a')).toEqual([]);
   });
 
-  test('is 75, or what --busy-exit says, for a lock that is busy', async () => {
+  test('is 75, or what --busy-exit says, for a lock that is busy', async ({ box }) => {
     await box.hold('a');
     const none = await box.run(['run', 'a', '-n', '--', 'true']);
-    // Long enough to open the file in: an engine that has not answered by then was not reached.
-    const short = await box.run(['run', 'a', '-w', '3s', '--', 'true']);
-    const chosen = await box.run(['run', 'a', '-n', '--busy-exit', '0', '--', 'false']);
+    const [short, chosen] = await Promise.all([
+      // Long enough to open the file in: an engine that has not answered by then was not reached.
+      box.run(['run', 'a', '-w', '5s', '--', 'true']),
+      box.run(['run', 'a', '-n', '--busy-exit', '0', '--', 'false']),
+    ]);
     expect(none).toMatchObject({
       code: 75,
       stderr: expect.stringMatching(/^holdfast: "a" is busy: held by sh@\S+ for \S+\n$/),
     });
-    expect(short).toMatchObject({ code: 75, stderr: expect.stringMatching(/^holdfast: .* \(waited 3s\)\n$/) });
+    expect(short).toMatchObject({ code: 75, stderr: expect.stringMatching(/^holdfast: .* \(waited 5s\)\n$/) });
     expect(chosen.code).toBe(0);
   });
 
-  test('is 69 for an engine that can’t be reached', async () => {
+  test('is 69 for an engine that can’t be reached', async ({ box }) => {
     writeFileSync(box.path('file'), '');
     const url = `sqlite:${box.path('file')}/locks.db`;
     const ended = await Promise.all([
@@ -57,7 +53,7 @@ describe('the exit code', () => {
     }
   });
 
-  test.each([
+  test.for([
     [[]],
     [['walk']],
     [['help', 'walk']],
@@ -80,15 +76,15 @@ describe('the exit code', () => {
     [['inspect']],
     [['evict', 'a']],
     [['ls', 'a', 'b']],
-  ])('is 64 for %j, with one line that says why', async (args) => {
+  ] as const)('is 64 for %j, with one line that says why', async ([args], { box }) => {
     const { code, stdout, stderr } = await box.run(args);
     expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
     expect(stderr).toMatch(/^holdfast: .+\n$/);
   });
 });
 
-describe('the command', () => {
-  test('has the lock’s name and token in its environment, and a later one has a larger token', async () => {
+describe.concurrent('the command', () => {
+  test('has the lock’s name and token in its environment, and a later one has a larger token', async ({ box }) => {
     const show = ['run', 'a b', '--', 'sh', '-c', 'echo "$HOLDFAST_LOCK $HOLDFAST_TOKEN"'];
     const first = await box.run(show);
     const second = await box.run(show);
@@ -96,19 +92,19 @@ describe('the command', () => {
     expect(BigInt(second.stdout.slice(4))).toBeGreaterThan(BigInt(first.stdout.slice(4)));
   });
 
-  test('has stdin, stdout and stderr to itself', async () => {
+  test('has stdin, stdout and stderr to itself', async ({ box }) => {
     const input = 'line\n'.repeat(100_000);
     const ended = await box.run(['run', 'a', '--', 'sh', '-c', 'cat; echo done >&2'], { stdin: input });
     expect(ended.stdout === input).toBe(true);
     expect({ code: ended.code, stderr: ended.stderr }).toEqual({ code: 0, stderr: 'done\n' });
   });
 
-  test('has all arguments behind -- to itself', async () => {
+  test('has all arguments behind -- to itself', async ({ box }) => {
     const ended = await box.run(['run', 'a', '--', 'echo', '--help', '-n', '--', '--json']);
     expect(ended).toEqual({ code: 0, stdout: '--help -n -- --json\n', stderr: '' });
   });
 
-  test('holds the lock until it has ended, and not longer', async () => {
+  test('holds the lock until it has ended, and not longer', async ({ box }) => {
     const holder = await box.hold('a', [], 'cat > /dev/null; until [ -e "$XDG_STATE_HOME/go" ]; do sleep 0.02; done');
     expect(await box.claims('a')).toMatchObject([{ state: 'held' }]);
     writeFileSync(box.path('go'), '');
@@ -117,15 +113,16 @@ describe('the command', () => {
   });
 });
 
-const nested = (...args: string[]): string[] => ['--', process.execPath, MAIN, 'run', ...args];
+/** It does not wait: one that is not refused for what it is says that the lock is busy. */
+const nested = (...args: string[]): string[] => ['--', process.execPath, MAIN, 'run', '-n', ...args];
 
-describe('a run inside a run', () => {
-  test('of the same lock is refused at once', async () => {
+describe.concurrent('a run inside a run', () => {
+  test('of the same lock is refused at once', async ({ box }) => {
     const ended = await box.run(['run', 'a', ...nested('a', '--', 'true')]);
     expect(ended).toMatchObject({ code: 64, stderr: expect.stringMatching(/^holdfast: "a" .*wait for itself\n$/) });
   });
 
-  test('of the same lock is refused through another lock, and in shared mode', async () => {
+  test('of the same lock is refused through another lock, and in shared mode', async ({ box }) => {
     const through = await box.run(['run', 'a', ...nested('b', ...nested('a', '--', 'true'))]);
     const shared = await box.run(['run', 'a', '-s', ...nested('a', '-s', '--', 'true')]);
     const written = box.file.replace('/holdfast/', '/./holdfast/../holdfast/');
@@ -133,48 +130,48 @@ describe('a run inside a run', () => {
     expect([through.code, shared.code, spelt.code]).toEqual([64, 64, 64]);
   });
 
-  test('of another lock, in another place or of a semaphore of that name is granted', async () => {
+  test('of another lock, in another place or of a semaphore of that name is granted', async ({ box }) => {
     const ended = await Promise.all([
-      box.run(['run', 'a', ...nested('b', '-n', '--', 'true')]),
-      box.run(['run', 'c', ...nested('c', '-n', '--url', `sqlite:${box.path('other.db')}`, '--', 'true')]),
-      box.run(['run', 'd', ...nested('d', '-n', '--of', '2', '--', 'true')]),
+      box.run(['run', 'a', ...nested('b', '--', 'true')]),
+      box.run(['run', 'c', ...nested('c', '--url', `sqlite:${box.path('other.db')}`, '--', 'true')]),
+      box.run(['run', 'd', ...nested('d', '--of', '2', '--', 'true')]),
     ]);
     expect(ended.map(({ code }) => code)).toEqual([0, 0, 0]);
   });
 });
 
-test('a reader of stdout that goes away does not change the exit code', async () => {
+test.concurrent('a reader of stdout that goes away does not change the exit code', async ({ box }) => {
   const text = `{ '${process.execPath}' '${MAIN}' run a -- sh -c 'sleep 0.1; exit 7'; echo $? >&2; } | true`;
   expect(await box.startCommand('sh', ['-c', text]).ended).toMatchObject({ stderr: '7\n' });
 });
 
-describe('without a URL', () => {
-  test('the locks are in a folder that only the user can read', async () => {
+describe.concurrent('without a URL', () => {
+  test('the locks are in a folder that only the user can read', async ({ box }) => {
     await box.run(['run', 'a', '--', 'true']);
     expect(existsSync(box.file)).toBe(true);
     expect(statSync(dirname(box.file)).mode & 0o777).toBe(0o700);
   });
 
-  test('a state directory that is not absolute is ignored', async () => {
+  test('a state directory that is not absolute is ignored', async ({ box }) => {
     const env = { XDG_STATE_HOME: 'relative', HOME: box.path('home') };
     expect(await box.run(['run', 'a', '--', 'true'], { env })).toMatchObject({ code: 0 });
     expect(existsSync(box.path('home/.local/state/holdfast/locks.db'))).toBe(true);
   });
 });
 
-describe('what it says', () => {
-  test('is one line of JSON with --json', async () => {
+describe.concurrent('what it says', () => {
+  test('is one line of JSON with --json', async ({ box }) => {
     await box.hold('a');
     const { stderr } = await box.run(['run', 'a', '-n', '--json', '--', 'true']);
     expect(JSON.parse(stderr)).toMatchObject({ error: 'HOLDFAST_TIMEOUT', exit: 75 });
   });
 
-  test('is a warning where the locks exclude nobody', async () => {
+  test('is a warning where the locks exclude nobody', async ({ box }) => {
     const { code, stderr } = await box.run(['run', 'a', '--url', 'memory:', '--', 'true']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^holdfast: .*exclude nobody\n$/) });
   });
 
-  test('never has credentials in it', async () => {
+  test('never has credentials in it', async ({ box }) => {
     const url = 'nosuch://user:hunter2@host/0';
     const ended = await Promise.all([
       box.run(['run', 'a', '--url', url, '--', 'true']),
@@ -189,7 +186,7 @@ describe('what it says', () => {
     }
   });
 
-  test('is help, and the version', async () => {
+  test('is help, and the version', async ({ box }) => {
     const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
       version: string;
     };

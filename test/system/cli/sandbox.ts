@@ -1,6 +1,6 @@
 /** Real processes of the command line, with a state directory of their own. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -32,6 +32,7 @@ export class Sandbox implements AsyncDisposable {
   readonly folder = mkdtempSync(join(tmpdir(), 'holdfast-cli-'));
   readonly file = join(this.folder, 'holdfast', 'locks.db');
   readonly #started: Started[] = [];
+  #observer: Holdfast | undefined;
 
   path(name: string): string {
     return join(this.folder, name);
@@ -40,6 +41,11 @@ export class Sandbox implements AsyncDisposable {
   /** What a command has written there so far. */
   text(name: string): string {
     return existsSync(this.path(name)) ? readFileSync(this.path(name), 'utf8') : '';
+  }
+
+  /** Makes a file that a command waits for. */
+  write(name: string, text = ''): void {
+    writeFileSync(this.path(name), text);
   }
 
   start(args: readonly string[], options?: StartOptions): Started {
@@ -92,14 +98,18 @@ export class Sandbox implements AsyncDisposable {
       '-c',
       `echo $$ > "$XDG_STATE_HOME/${mark}"; ${script}`,
     ]);
-    await until(() => this.text(mark).endsWith('\n'));
+    let early: Ended | undefined;
+    void holder.ended.then((ended) => (early = ended));
+    await until(() => this.text(mark).endsWith('\n') || early !== undefined);
+    if (!this.text(mark)) throw new Error(`The run ended before its command began (${early!.code}): ${early!.stderr}`);
     return { ...holder, pid: Number(this.text(mark)) };
   }
 
   /** The claims on a name, as another process sees them. */
   async claims(name: string): Promise<readonly ClaimView[]> {
-    await using locks = new Holdfast(`sqlite:${this.file}`);
-    for await (const line of locks.inspect({ name })) return line.claims;
+    // The ttl only says how long an answer may take: on a machine that starts twenty processes at once, seconds.
+    this.#observer ??= new Holdfast(`sqlite:${this.file}`, { ttl: '3m' });
+    for await (const line of this.#observer.inspect({ name })) return line.claims;
     return [];
   }
 
@@ -110,6 +120,7 @@ export class Sandbox implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { child } of this.#started) child.kill('SIGKILL');
     await Promise.all(this.#started.map(({ ended }) => ended));
+    await this.#observer?.close();
     for (let at = 0; at < this.#started.length; at++) killGroup(Number(this.text(`started-${at}`)));
     rmSync(this.folder, { recursive: true, force: true });
   }

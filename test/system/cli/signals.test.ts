@@ -1,13 +1,6 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { Sandbox, until } from './sandbox.js';
-
-let box: Sandbox;
-
-beforeEach(() => {
-  box = new Sandbox();
-});
-
-afterEach(() => box[Symbol.asyncDispose]());
+import { describe, expect } from 'vitest';
+import { test } from './boxed.js';
+import { until } from './sandbox.js';
 
 const SIGNALS = [
   ['SIGTERM', 143],
@@ -18,10 +11,10 @@ const SIGNALS = [
   ['SIGUSR2', 140],
 ] as const;
 
-describe.each(SIGNALS)('%s', (signal, code) => {
+describe.concurrent.each(SIGNALS)('%s', (signal, code) => {
   const trap = `trap 'echo got; exit 9' ${signal.slice(3)}; echo ready; while :; do sleep 0.02; done`;
 
-  test('is passed on to the command, which decides how to end', async () => {
+  test('is passed on to the command, which decides how to end', async ({ box }) => {
     const holder = await box.hold('a', [], trap);
     await until(() => holder.stdout() === 'ready\n');
     holder.child.kill(signal);
@@ -29,7 +22,7 @@ describe.each(SIGNALS)('%s', (signal, code) => {
     expect(await box.claims('a')).toEqual([]);
   });
 
-  test('ends a wait at once, and the place in line is given up', async () => {
+  test('ends a wait at once, and the place in line is given up', async ({ box }) => {
     await box.hold('a');
     const waiter = box.start(['run', 'a', '--', 'echo', 'never']);
     await box.waiters('a', 1);
@@ -39,13 +32,13 @@ describe.each(SIGNALS)('%s', (signal, code) => {
   });
 });
 
-test('a command that a passed-on signal has ended gives 128 + n', async () => {
+test.concurrent('a command that a passed-on signal has ended gives 128 + n', async ({ box }) => {
   const holder = await box.hold('a', [], 'exec sleep 1000');
   holder.child.kill('SIGTERM');
   expect(await holder.ended).toMatchObject({ code: 143, stderr: '' });
 });
 
-test('a command that ignores a signal goes on, with the lock', async () => {
+test.concurrent('a command that ignores a signal goes on, with the lock', async ({ box }) => {
   const holder = await box.hold(
     'a',
     [],
@@ -55,6 +48,6 @@ test('a command that ignores a signal goes on, with the lock', async () => {
   holder.child.kill('SIGTERM');
   await until(() => holder.stdout() === 'ready\nno\n');
   expect(await box.claims('a')).toMatchObject([{ state: 'held' }]);
-  await box.startCommand('touch', [box.path('go')]).ended;
+  box.write('go');
   expect(await holder.ended).toMatchObject({ code: 0 });
 });

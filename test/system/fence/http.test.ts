@@ -4,13 +4,26 @@ import type { AddressInfo } from 'node:net';
 import express from 'express';
 import fastify from 'fastify';
 import { afterEach, describe, expect, test } from 'vitest';
+import { isStale } from '../../../src/core/fence.js';
 import { fence, fencedFetch, httpFence, tokenHeaders } from '../../../src/fence/index.js';
 import { ConfigError, Holdfast, StaleTokenError } from '../../../src/index.js';
+import { seededRandom } from '../../servers/seeded-random.js';
+
+/** Beyond 2^53, where neighbours are the same double. */
+const BASE = 2n ** 60n;
 
 /** Reads and writes one value per path; a POST waits until it is let go. */
 class Shelf {
   readonly values = new Map<string, string>();
   readonly held: (() => void)[] = [];
+  /** Requests that have come to the fence. Each has shown its token in the same turn. */
+  arrived = 0;
+
+  /** What a request is about: its path. */
+  readonly resource = (request: { readonly url: string }): string => {
+    this.arrived += 1;
+    return pathOf(request);
+  };
 
   async serve(method: string, path: string, body: string): Promise<string> {
     if (method === 'POST') await new Promise<void>((resolve) => this.held.push(resolve));
@@ -30,7 +43,7 @@ const pathOf = (request: { readonly url: string }): string => new URL(request.ur
 const SERVICES: Record<string, (timeout: number) => Promise<Service>> = {
   'fetch handler': async (timeout) => {
     const shelf = new Shelf();
-    const fences = httpFence<Request>({ resource: pathOf, timeout });
+    const fences = httpFence<Request>({ resource: shelf.resource, timeout });
     const handle = fences.handler(
       async (request) => new Response(await shelf.serve(request.method, pathOf(request), await request.text())),
     );
@@ -39,7 +52,7 @@ const SERVICES: Record<string, (timeout: number) => Promise<Service>> = {
   },
   express: async (timeout) => {
     const shelf = new Shelf();
-    const fences = httpFence<express.Request>({ resource: pathOf, timeout });
+    const fences = httpFence<express.Request>({ resource: shelf.resource, timeout });
     const app = express();
     app.use(fences.middleware());
     app.use(express.text({ type: '*/*' }));
@@ -51,13 +64,17 @@ const SERVICES: Record<string, (timeout: number) => Promise<Service>> = {
   },
   fastify: async (timeout) => {
     const shelf = new Shelf();
-    const fences = httpFence<{ readonly url: string }>({ resource: pathOf, timeout });
+    const fences = httpFence<{ readonly url: string }>({ resource: shelf.resource, timeout });
     const app = fastify();
     app.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body));
     app.addHook('preHandler', fences.hook());
     app.all('/*', async ({ method, url, body }) => shelf.serve(method, url, (body as string | null) ?? ''));
     const url = await app.listen({ host: '127.0.0.1', port: 0 });
-    return { url, shelf, close: () => app.close() };
+    const close = (): Promise<unknown> => {
+      app.server.closeAllConnections();
+      return app.close();
+    };
+    return { url, shelf, close };
   },
 };
 
@@ -83,7 +100,12 @@ async function adapt(
 async function listening(server: Server, shelf: Shelf): Promise<Service> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}`, shelf, close: () => new Promise((resolve) => server.close(resolve)) };
+  const close = (): Promise<unknown> => {
+    // What a test that failed has left at work.
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return { url: `http://127.0.0.1:${port}`, shelf, close };
 }
 
 describe.each(Object.entries(SERVICES))('%s', (_name, start) => {
@@ -113,6 +135,34 @@ describe.each(Object.entries(SERVICES))('%s', (_name, start) => {
     await young.release();
   });
 
+  test('judges readers and writers by the rule, in integers of 64 bits', async () => {
+    service = await start(10_000);
+    const random = seededRandom(13);
+    let [maxRead, maxWrite] = [0n, 0n];
+    for (let step = 0; step < 80; step += 1) {
+      const token = BASE + BigInt(Math.floor(step / 8 + random() * 6));
+      const mode = random() < 0.5 ? 'read' : 'write';
+      const stale = isStale({ token, mode }, maxRead, maxWrite);
+      const answer = fencedFetch(token, { shared: mode === 'read' })(`${service.url}/model`).then(
+        ({ status }) => status,
+        (error: StaleTokenError) => error.newest,
+      );
+      expect(await answer).toBe(stale ? (maxRead > maxWrite ? maxRead : maxWrite) : 200);
+      if (stale) continue;
+      if (mode === 'write') maxWrite = token;
+      else if (token > maxRead) maxRead = token;
+    }
+  });
+
+  test('a writer that a reader has overtaken is refused, and so is one with the reader’s own token', async () => {
+    service = await start(10_000);
+    const status = async (shared: boolean, token: bigint): Promise<number> =>
+      (await fetch(`${service.url}/report`, { headers: tokenHeaders(token, { shared }) })).status;
+    expect(await status(true, 5n)).toBe(200);
+    expect([await status(false, 4n), await status(false, 5n)]).toEqual([412, 412]);
+    expect([await status(true, 4n), await status(false, 6n)]).toEqual([200, 200]);
+  });
+
   test('what is no token is refused, with the reason', async () => {
     service = await start(10_000);
     const status = async (header?: string): Promise<number> =>
@@ -130,11 +180,47 @@ describe.each(Object.entries(SERVICES))('%s', (_name, start) => {
     const old = fencedFetch(1n)(`${service.url}/report`, { method: 'POST', body: 'old' });
     await until(() => service.shelf.held.length === 1);
     const young = put(2n, 'young');
+    await until(() => service.shelf.arrived === 2);
     // The fence is closed to older ones already, while the younger still waits.
-    await until(async () => (await fetch(`${service.url}/report`, { headers: tokenHeaders(1n) })).status === 412);
+    expect((await fetch(`${service.url}/report`, { headers: tokenHeaders(1n) })).status).toBe(412);
+    expect(service.shelf.values.get('/report')).toBeUndefined();
     service.shelf.held.shift()!();
     expect([(await old).status, (await young).status]).toEqual([200, 200]);
     expect(service.shelf.values.get('/report')).toBe('young');
+  });
+
+  test('a writer waits for the readers that are at work, who run beside each other', async () => {
+    service = await start(10_000);
+    const read = (token: bigint): Promise<Response> =>
+      fencedFetch(token, { shared: true })(`${service.url}/report`, { method: 'POST', body: `reader ${token}` });
+    const readers = [read(1n), read(2n)];
+    await until(() => service.shelf.held.length === 2);
+    const writer = put(3n, 'writer');
+    await until(() => service.shelf.arrived === 3);
+    // Time enough to write, if it did not wait.
+    expect((await fetch(`${service.url}/another`, { headers: tokenHeaders(1n) })).status).toBe(200);
+    expect(service.shelf.values.get('/report')).toBeUndefined();
+    for (const go of service.shelf.held.splice(0)) go();
+    const ended = await Promise.all([...readers, writer]);
+    expect(ended.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(service.shelf.values.get('/report')).toBe('writer');
+  });
+
+  test('who is overtaken while it waits is refused, and never gets to the resource', async () => {
+    service = await start(10_000);
+    const old = fencedFetch(1n)(`${service.url}/report`, { method: 'POST', body: 'old' });
+    await until(() => service.shelf.held.length === 1);
+    const young = put(2n, 'young').catch((error: unknown) => error);
+    await until(() => service.shelf.arrived === 2);
+    const youngest = fencedFetch(3n)(`${service.url}/report`, { method: 'POST', body: 'youngest' });
+    // Told at once: the oldest is still at work.
+    expect(await young).toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', newest: 3n });
+    service.shelf.held.shift()!();
+    await until(() => service.shelf.held.length === 1);
+    expect(service.shelf.values.get('/report')).toBe('old');
+    service.shelf.held.shift()!();
+    expect([(await old).status, (await youngest).status]).toEqual([200, 200]);
+    expect(service.shelf.values.get('/report')).toBe('youngest');
   });
 
   test('who waits too long is told to come again, and who goes meanwhile lets nobody in early', async () => {
@@ -161,12 +247,23 @@ test('a store keeps tokens beyond the process, and its refusals are told', async
       if (token < 5n) throw new StaleTokenError(resource, token, 5n);
     },
   };
-  const fences = httpFence<Request>({ resource: () => 'r', store });
+  // Nobody is at work when the next one comes: who waited for one that was refused would be told to come again.
+  const fences = httpFence<Request>({ resource: () => 'r', store, timeout: 50 });
   const handle = fences.handler(async (request) => new Response(JSON.stringify(String(fences.of(request)?.token))));
   const ask = (token: bigint): Promise<Response> => handle(new Request('http://x', { headers: tokenHeaders(token) }));
   expect((await ask(4n)).status).toBe(412);
   expect(await (await ask(5n)).json()).toBe('5');
   expect(shown).toEqual(['r 4 false', 'r 5 false']);
+});
+
+test('a handler that throws is no longer at work', async () => {
+  const fences = httpFence<Request>({ resource: () => 'r', timeout: 50 });
+  const handle = fences.handler(async (request) => {
+    if (request.method === 'PUT') throw new Error('broken');
+    return new Response('ok');
+  });
+  await expect(handle(new Request('http://x', { method: 'PUT', headers: tokenHeaders(1n) }))).rejects.toThrow('broken');
+  expect((await handle(new Request('http://x', { headers: tokenHeaders(2n) }))).status).toBe(200);
 });
 
 test('more resources than fit are refused, and a request that needs no token needs none', async () => {

@@ -43,7 +43,8 @@ test.each(recipes)('%s', async (file) => {
   const { stdout } = await run(
     process.execPath,
     [...(file === 'prisma.mjs' ? ['--import', 'tsx'] : []), join(FOLDER, file)],
-    { env, timeout: 30_000 },
+    // Clients are loaded, servers are asked: a second, and a minute on a machine that has too much to do.
+    { env, timeout: 120_000 },
   );
   expect(stdout).toBe(promised!.replaceAll(/^\/\/ /gm, ''));
 });

@@ -131,10 +131,23 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await old.query('ROLLBACK');
   });
 
-  test('many may make the table at once', async () => {
+  test('many may make the table at once, and there is one table for all', async () => {
     const options = dialect === 'postgres' ? { schema: 'crowd' } : { tablePrefix: 'crowd_' };
     const connections = await Promise.all(Array.from({ length: 8 }, () => connect()));
     await Promise.all(connections.map(({ db }) => migrate(db, options)));
+    await expectOneTable(connections, options);
+  });
+
+  test.runIf(dialect === 'postgres')('PostgreSQL: who makes the table waits for others that migrate', async () => {
+    const [migrating, ...crowd] = await Promise.all(Array.from({ length: 5 }, () => connect()));
+    await migrating!.query(`BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('holdfast migration', 0))`);
+    let made = 0;
+    const all = crowd.map(({ db }) => migrate(db, { schema: 'waited' }).finally(() => (made += 1)));
+    expect(await waitFor(async () => made > 0 || (await database.waiting()) === 4, 40_000)).toBe(true);
+    expect(made).toBe(0);
+    await migrating!.query('COMMIT');
+    await Promise.all(all);
+    await expectOneTable(crowd, { schema: 'waited' });
   });
 
   test.runIf(dialect === 'postgres')('PostgreSQL: many may be the first to miss the table', async () => {
@@ -146,6 +159,8 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
         await connection.query('COMMIT');
       }),
     );
+    const shown = await connections[0]!.query('SELECT name FROM first.holdfast_fence ORDER BY name');
+    expect(shown.map(({ name }) => name)).toEqual(connections.map((_connection, at) => `x${at}`));
   });
 
   test.runIf(dialect === 'postgres')(
@@ -287,6 +302,17 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await connection.query('COMMIT');
   });
 });
+
+/** Each of them works in the table, and sees what the others did. */
+async function expectOneTable(crowd: readonly Connection[], options: object): Promise<void> {
+  for (const [at, connection] of crowd.entries()) {
+    const guard = fence(connection.db, { ...options, migrate: false });
+    await connection.query('BEGIN');
+    await guard.open('crowd', BigInt(at + 2));
+    await expect(guard.open('crowd', BigInt(at + 1))).rejects.toMatchObject({ newest: BigInt(at + 2) });
+    await connection.query('COMMIT');
+  }
+}
 
 /** What was answered: undefined, or the newest token. */
 async function show(

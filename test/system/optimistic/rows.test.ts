@@ -98,6 +98,19 @@ describe.each(Object.entries(DATABASES))('%s', (name, start) => {
     expect(await stockOf(2)).toBe(10);
   });
 
+  test('a try after a conflict goes by the row as it is by then', async () => {
+    await put(9, 10);
+    const seen: number[] = [];
+    const update = optimistic<Item>(pool.db, { table: 'item' }).update(9, async ({ stock }) => {
+      seen.push(stock);
+      if (seen.length === 1) await shop.query('UPDATE item SET version = version + 1, stock = 5 WHERE id = 9');
+      return { stock: stock - 1 };
+    });
+    expect(await update).toMatchObject({ stock: 4 });
+    expect(seen).toEqual([10, 5]);
+    expect(await stockOf(9)).toBe(4);
+  });
+
   // SQLite's drivers refuse to read such a column at all, as a number.
   test.runIf(dialect !== 'sqlite')('a version beyond 2^53 is compared in full', async () => {
     const version = 2n ** 60n + 1n;
@@ -133,6 +146,18 @@ describe.each(Object.entries(DATABASES))('%s', (name, start) => {
     await expect(update).rejects.toThrow(ConflictError);
     await items.update(4, ({ stock }) => ({ stock: stock - 1 }), { retries: 0 });
     expect(await stockOf(4)).toBe(9);
+  });
+
+  // By another server's clock, for example. Who read it before must see that it has changed, whatever our clock says.
+  test.runIf(dialect !== 'sqlite')('a time of change that is ahead of the clock is moved on all the same', async () => {
+    await put(10, 10);
+    await shop.query(`UPDATE item SET updated_at = '2999-01-02 03:04:05.678901' WHERE id = 10`);
+    const items = optimistic<Item>(pool.db, { table: 'item', version: 'updated_at' });
+    await items.update(10, ({ stock }) => ({ stock: stock - 1 }), { retries: 0 });
+    const [row] = await shop.query(
+      `SELECT updated_at = '2999-01-02 03:04:05.678902' AS later, stock FROM item WHERE id = 10`,
+    );
+    expect([Number(row!['later']), Number(row!['stock'])]).toEqual([1, 9]);
   });
 
   test('a column too coarse to be safe is refused', async () => {

@@ -320,6 +320,23 @@ describe('a space', () => {
     expect(space.beat('s', nothing, { now: 2_000, wall: 0 })).toEqual({ alive: false });
   });
 
+  test('a claim of one that died in the same moment as its holder is not granted on the way', () => {
+    const space = new Space();
+    const granted: string[] = [];
+    const listener: SessionListener = {
+      granted: (id) => granted.push(id),
+      lost: () => undefined,
+      ended: () => undefined,
+    };
+    for (const [at, session] of ['holder', 'dead', 'alive'].entries()) {
+      space.open(session, session === 'alive' ? 5_000 : 1_000, listener, { now: 0, wall: 0 });
+      const claim = { id: session, line: { kind: 'lock', name: 'a' }, serial: at, weight: ALL, capacity: ALL } as const;
+      space.enter(session, { ...claim, wait: true, note: '' }, { now: 0, wall: 0 });
+    }
+    space.reap({ now: 1_000, wall: 0 });
+    expect(granted).toEqual(['alive']);
+  });
+
   test('a name and a prefix choose what inspect lists', () => {
     const space = new Space();
     const silent: SessionListener = { granted: () => undefined, lost: () => undefined, ended: () => undefined };

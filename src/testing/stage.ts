@@ -27,7 +27,7 @@ export interface StageSetup {
 }
 
 /** How long a wait for a busy lock lasts until it is given up: time enough for any engine to say that it is busy. */
-export const BUSY_MS = 1_500;
+export const BUSY_MS = 4_000;
 
 /** An instance that can be stopped as if its process were. Its ttl is the short one. */
 export interface Stallable {

@@ -39,6 +39,11 @@ export interface HoldfastOptions {
 
 export interface InspectOptions extends LineQuery {}
 
+export interface CloseOptions {
+  /** How long functions inside a `run` may go on. Default: one ttl; 0: they are told at once. */
+  readonly drain?: Duration;
+}
+
 /**
  * Locks over one engine.
  *
@@ -133,9 +138,18 @@ export class Holdfast implements AsyncDisposable {
     return this.#instance.ready();
   }
 
-  /** Releases everything, rejects what waits, and closes what Holdfast opened. */
-  close(): Promise<void> {
-    return this.#instance.close();
+  /**
+   * Closes what Holdfast opened, and gives nothing away under running work: functions inside `run`, `all().run` and `once` may
+   * end, with their locks kept, for up to `drain` (default: one ttl; 0: at once). The term of a `lead` is aborted at once and
+   * kept until its function ends. Leases of `acquire` are released, and whoever waits gets a ClosedError, at once. When the
+   * time is over, signals abort and everything is released. Called again it can only be sooner.
+   *
+   * @example
+   * process.once('SIGTERM', () => void locks.close({ drain: '20s' }));
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const { drain = this.#instance.options.ttlMs } = options;
+    return this.#instance.close(parseDuration(drain, 'drain'));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

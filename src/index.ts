@@ -5,6 +5,7 @@ export {
   AcquireTimeoutError,
   type Blocker,
   CapacityError,
+  ClosedError,
   ConfigError,
   ConflictError,
   DeadlockError,
@@ -19,7 +20,7 @@ export {
 export type { Schema } from './core/schema.js';
 export type { AcquireMessage, BeatMessage, GrantedMessage, LostMessage, ReleaseMessage } from './core/telemetry.js';
 export type { ClaimView, LineView } from './core/view.js';
-export { Holdfast, type HoldfastOptions, type InspectOptions } from './holdfast.js';
+export { type CloseOptions, Holdfast, type HoldfastOptions, type InspectOptions } from './holdfast.js';
 export type { AllLock, Leases } from './locks/all.js';
 export type { CampaignOptions, Election, Leader, Term } from './locks/election.js';
 export type { Lease, WriteLease } from './locks/lease.js';

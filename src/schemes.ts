@@ -6,7 +6,7 @@ import { show } from './core/duration.js';
 import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
 import type { Schema } from './core/schema.js';
-import { type EngineUrl, parseEngineUrl } from './core/url.js';
+import { type EngineUrl, parseEngineUrl, placeOf } from './core/url.js';
 import { realmsOf } from './engines/memcached/keys.js';
 import { traits as memcachedTraits } from './engines/memcached/traits.js';
 import { memcachedUrl } from './engines/memcached/url.js';
@@ -172,6 +172,7 @@ export function engineFromUrl(text: string): EngineSource {
   const { url, strategy } = find(text);
   return {
     traits: strategy.traits,
+    place: placeOf(url),
     ...(strategy.realm && { realm: strategy.realm(url) }),
     connect: async (setup) => (await strategy.load(url)).connect(setup),
   };

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { outside } from './outside.js';
 
 /**
  * Time, timers and randomness, injected everywhere, so that the whole core runs under a virtual clock and a seeded
@@ -29,5 +30,5 @@ export const systemClock: Clock = {
   random: () => Math.random(),
   // Hexadecimal: people paste claim ids into command lines, where what begins with '-' would be an option.
   id: () => randomBytes(16).toString('hex'),
-  timer: (ms, run) => setTimeout(run, ms),
+  timer: (ms, run) => outside(() => setTimeout(run, ms)),
 };

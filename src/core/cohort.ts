@@ -1,5 +1,7 @@
 import type { Timer } from './clock.js';
-import { AcquireTimeoutError, EngineError, type HoldfastError, LeaseLostError, type Loss } from './errors.js';
+import { beginWait } from './deadlock.js';
+import { EngineError, type HoldfastError, isSilence, LeaseLostError, type Loss } from './errors.js';
+import type { Look } from './explanation.js';
 import { Hold } from './hold.js';
 import { ALL } from './line.js';
 import type { AcquireRequest, LocalLine } from './local-line.js';
@@ -13,7 +15,6 @@ import type { Station, Waiter } from './waiter.js';
  */
 export class Cohort implements Station {
   readonly line: LocalLine;
-  readonly weight: number;
   readonly request: AcquireRequest;
   readonly #waiters = new Queue<Waiter>();
   #hold: Hold | undefined;
@@ -25,59 +26,80 @@ export class Cohort implements Station {
   /** Runs while the engine can't be asked. */
   #patience: Timer | undefined;
 
-  constructor(line: LocalLine, weight: number, request: AcquireRequest) {
+  constructor(line: LocalLine, request: AcquireRequest) {
     this.line = line;
-    this.weight = weight;
     this.request = request;
   }
 
   get shared(): boolean {
-    return this.request.cohort && this.weight < ALL;
+    return this.request.cohort && this.request.weight < ALL;
   }
 
   get waiting(): number {
     return this.#waiters.size;
   }
 
-  /** Whether one more may join: always before the grant; after it, readers only while the budget lasts. */
-  accepts(weight: number, rw: boolean): boolean {
-    if (weight !== this.weight || rw !== this.request.rw || !this.request.cohort || !this.#hold) return false;
-    return !this.shared || !this.#hold.granted || this.#hold.mayServe();
+  /** How one more could join: always before the grant, behind the others; after it readers only, at once, while the budget lasts. */
+  admits({ weight, rw }: AcquireRequest): 'behind' | 'at once' | undefined {
+    const own = this.request;
+    if (weight !== own.weight || rw !== own.rw || !own.cohort || !this.#hold) return undefined;
+    if (!this.shared || !this.#hold.granted) return 'behind';
+    return this.#hold.mayServe() ? 'at once' : undefined;
   }
 
-  /** Whether one more would be served at once. */
-  serves(weight: number): boolean {
-    return this.accepts(weight, this.request.rw) && this.shared && this.#hold!.granted;
+  serve(waiter: Waiter): void {
+    this.#hold!.serve(waiter);
   }
 
   add(waiter: Waiter): void {
     waiter.at = this;
-    if (this.serves(waiter.weight)) return this.#hold!.serve(waiter);
     waiter.link = this.#waiters.push(waiter);
     if (!this.#hold) this.#stand(!waiter.triesOnce, waiter.startedAt);
+    else if (this.#hold.answered) this.#wait(waiter);
   }
 
   next(): Waiter | undefined {
     return this.#waiters.first;
   }
 
+  /** How many stand before each of our waiters, ours included. */
+  places({ places }: Look): [Waiter, number][] {
+    const claimId = this.#hold?.claimId;
+    const before = claimId === undefined ? undefined : (places.get(claimId) ?? places.size);
+    if (before === undefined) return [];
+    const ours = before + this.#hold!.turns.length;
+    return [...this.#waiters].map((waiter, index) => [waiter, ours + index]);
+  }
+
   // --- what the hold tells us -----------------------------------------------------------------------------------
+
+  /** The engine has our claim in line, behind others. */
+  waits(): void {
+    for (const waiter of this.#waiters) this.#wait(waiter);
+  }
 
   /** The hold serves nobody of ours any more: used up, lost, refused or downgraded. */
   detached(loss?: Loss): void {
     // Who has had no answer so far goes on to count from where it began.
-    const askedAt = this.#hold?.answered ? this.line.options.clock.now() : this.#askedAt;
+    const askedAt = this.#hold?.answered ? this.line.realm.options.clock.now() : this.#askedAt;
     if (this.#hold?.answered) this.#failures = 0;
     this.#hold = undefined;
     if (loss?.reason === 'evicted') {
       this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
     }
-    if (this.#waiters.size > 0) this.#stand(true, askedAt);
-    else this.line.dissolved(this);
+    if (this.#waiters.size === 0) return this.line.dissolved(this);
+    const waits = [...this.#waiters].some((waiter) => !waiter.triesOnce);
+    // Who only tries does not stand in line with the others.
+    if (waits) this.#refuseTries();
+    this.#stand(waits, askedAt);
+  }
+
+  #refuseTries(): void {
+    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.resolve(undefined);
   }
 
   refused(): void {
-    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.resolve(undefined);
+    this.#refuseTries();
     this.detached();
   }
 
@@ -92,7 +114,7 @@ export class Cohort implements Station {
 
   /** Without a timeout of its own, a waiter gives up after one ttl without an answer. */
   #losePatience(): void {
-    const { clock, ttlMs } = this.line.options;
+    const { clock, ttlMs } = this.line.realm.options;
     this.#patience = undefined;
     let nextMs = Number.POSITIVE_INFINITY;
     for (const waiter of this.#waiters) {
@@ -113,43 +135,50 @@ export class Cohort implements Station {
 
   failed(error: HoldfastError): void {
     this.#hold = undefined;
-    this.rejectAll(error);
+    this.reject(error, () => true);
     this.line.dissolved(this);
   }
 
-  rejectAll(error: HoldfastError): void {
-    for (let waiter = this.#waiters.first; waiter; waiter = this.#waiters.first) waiter.reject(error);
+  reject(error: HoldfastError, whom: (waiter: Waiter) => boolean): void {
+    for (const waiter of [...this.#waiters]) if (whom(waiter)) waiter.reject(error);
   }
 
   // --- what waiters tell us -------------------------------------------------------------------------------------
 
   dropped(waiter: Waiter): void {
-    this.line.options.pending(-1);
+    this.line.realm.addPending(-1);
     if (waiter.link) this.#waiters.remove(waiter.link);
-    if (this.#waiters.size === 0) this.#calm();
-    if (this.#waiters.size === 0) this.#hold?.unwanted();
+    if (this.#waiters.size > 0) return;
+    this.#calm();
+    this.#hold?.unwanted();
+  }
+
+  nearlyOver(): void {
+    if (this.#hold?.answered) this.line.explanation.prepare();
   }
 
   timedOut(waiter: Waiter): void {
-    if (this.#hold?.answered) void this.#explain(waiter, this.#hold);
+    if (waiter.triesOnce && this.#reached(waiter)) waiter.resolve(undefined);
+    else if (this.#reached(waiter)) this.line.explanation.give(waiter, this);
     else waiter.reject(unreachable(this.#trouble));
   }
 
-  /** The lock may still be granted while we look who has it: then the caller gets it after all. */
-  async #explain(waiter: Waiter, hold: Hold): Promise<void> {
-    const { holder, place } = await this.line.options.look(this.line.ref, hold.claimId);
-    const before = place === undefined ? undefined : place + hold.turns.length + this.#before(waiter);
-    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.patience.timeoutMs!, { holder, place: before }));
+  /** Whether the lock was busy, as far as anybody can tell: the engine has answered since, or nothing says that it would not. */
+  #reached({ startedAt }: Waiter): boolean {
+    const hold = this.#hold;
+    if (this.#trouble && !isSilence(this.#trouble)) return false;
+    if (this.line.answeredAt >= startedAt) return true;
+    return hold !== undefined && hold.answered && !hold.validity.inJeopardy;
   }
 
-  /** How many of ours stand before it. */
-  #before(waiter: Waiter): number {
-    let count = 0;
-    for (const other of this.#waiters) {
-      if (other === waiter) break;
-      count += 1;
+  /** A reader may be let in beside others, so it waits only once the engine has said so. */
+  #wait(waiter: Waiter): void {
+    if (this.request.weight === ALL || waiter.wait || waiter.triesOnce) return;
+    try {
+      beginWait(waiter, this.line);
+    } catch (error) {
+      waiter.reject(error);
     }
-    return count;
   }
 
   #stand(wait: boolean, now: number): void {

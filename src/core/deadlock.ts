@@ -1,16 +1,16 @@
 import { DeadlockError, quote } from './errors.js';
-import { currentFrame, type Frame, Wait, type Waited } from './reentrancy.js';
+import { type Frame, Wait, type Waited } from './reentrancy.js';
 import type { Waiter } from './waiter.js';
 
 /**
- * Called before a wait begins. A wait can only deadlock inside this process when the running code is inside a `run`
- * that somebody, directly or through other waits, waits for: then it is refused at once. Leases taken with `acquire`
- * are not considered, because nothing says which code will release them.
+ * Called when a wait begins. A wait can only deadlock inside this process when the code that asks is inside a `run` that
+ * somebody, directly or through other waits, waits for: then it is refused. Leases taken with `acquire` are not considered,
+ * because nothing says which code will release them; neither is what ends by itself, because then the cycle does too.
  */
 export function beginWait(waiter: Waiter, on: Waited): void {
-  const frame = currentFrame();
-  if (!frame) return;
-  const cycle = findCycle(on, frame, new Set());
+  const { frame } = waiter;
+  if (!frame || frame.over) return;
+  const cycle = findCycle({ on, weight: waiter.weight, from: undefined }, new Set(frame.chain()));
   if (cycle) {
     throw new DeadlockError(
       `Waiting for ${quote(on.name)} here would never end: ${cycle.map(quote).join(' → ')} → this code. ` +
@@ -18,21 +18,34 @@ export function beginWait(waiter: Waiter, on: Waited): void {
       cycle,
     );
   }
-  waiter.wait = new Wait(on, frame);
+  if (!waiter.endsByItself) waiter.wait = new Wait(on, waiter.weight, frame);
+}
+
+/** What was reached, and from where. */
+interface Reached {
+  readonly on: Waited;
+  readonly weight: number;
+  readonly from: Reached | undefined;
 }
 
 /** The names of what stands between `wanted` and a frame that the asking code is inside of. */
-function findCycle(wanted: Waited, asking: Frame, seen: Set<Waited>): string[] | undefined {
-  if (seen.has(wanted)) return undefined;
-  seen.add(wanted);
-  for (const holder of wanted.holderFrames()) {
-    // A run that has ended only waits for what is left on its floor, not for code that it left behind.
-    if (holder.closed) continue;
-    if (asking.isWithin(holder)) return [wanted.name];
-    for (const { on } of holder.waits) {
-      const rest = findCycle(on, asking, seen);
-      if (rest) return [wanted.name, ...rest];
+function findCycle(wanted: Reached, asking: ReadonlySet<Frame>): string[] | undefined {
+  const seen = new Set<Frame>();
+  const reached = [wanted];
+  for (const at of reached) {
+    for (const { frame, endsAt } of at.on.holders(at.weight)) {
+      if (!frame || frame.over || endsAt < Number.POSITIVE_INFINITY) continue;
+      if (asking.has(frame)) return namesTo(at);
+      if (seen.has(frame)) continue;
+      seen.add(frame);
+      for (const { on, weight } of frame.waits) reached.push({ on, weight, from: at });
     }
   }
   return undefined;
+}
+
+function namesTo(last: Reached): string[] {
+  const names: string[] = [];
+  for (let at: Reached | undefined = last; at; at = at.from) names.unshift(at.on.name);
+  return names;
 }

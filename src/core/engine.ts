@@ -34,6 +34,11 @@ export interface Traits {
  */
 export interface EngineSource {
   readonly traits: Traits;
+  /**
+   * Which system it stands for: the URL, or the client that was handed in. Two sources with the same place share locks, tokens
+   * and registers. Default: a place of its own.
+   */
+  readonly place?: unknown;
   /** Names with different realms live on servers that fail apart: each realm gets a session of its own. */
   realm?(name: string): string;
   connect(setup: EngineSetup): Promise<Engine>;

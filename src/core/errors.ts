@@ -179,6 +179,27 @@ export class EngineError extends HoldfastError {
   }
 }
 
+/** The Holdfast was closed, or is closing and the call did not come from work that may still end. */
+export class ClosedError extends HoldfastError {
+  constructor() {
+    super('HOLDFAST_CLOSED', 'This Holdfast has been closed: make a new one.');
+  }
+}
+
+const silences = new WeakSet<HoldfastError>();
+
+/** The engine did not answer in time: it may be slow, or gone, or only this answer may be lost. */
+export function silence(doing: string): EngineError {
+  const error = new EngineError(`The engine did not answer to ${doing} in time.`);
+  silences.add(error);
+  return error;
+}
+
+/** Whether nothing was heard, rather than an error. */
+export function isSilence(error: HoldfastError): boolean {
+  return silences.has(error);
+}
+
 /** An optimistic row was changed by others every time we tried. Nothing was written. */
 export class ConflictError extends HoldfastError {
   readonly attempts: number;

@@ -20,6 +20,11 @@ export function newest(maxRead: bigint, maxWrite: bigint): bigint {
  */
 export const PRESENT: unique symbol = Symbol.for('holdfast.present');
 
+/** What a lease shows, and whose token that is: tokens of different engines can't be compared. */
+export interface Presented extends Fence {
+  readonly origin: unknown;
+}
+
 export interface Presentable {
-  [PRESENT](): Fence;
+  [PRESENT](): Presented;
 }

@@ -1,11 +1,19 @@
 import type { Clock } from './clock.js';
 import { beginWait } from './deadlock.js';
-import { AcquireTimeoutError, DeadlockError, LeaseLostError, type Loss, quote } from './errors.js';
 import type { LineRef } from './engine.js';
+import { AcquireTimeoutError, DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
 import { ALL, Line, type Spot } from './line.js';
-import type { Frame, Waited } from './reentrancy.js';
+import { isWorkOf, type Waited } from './reentrancy.js';
 import { type Grip, Turn } from './turn.js';
+import type { Validity } from './validity.js';
 import type { Station, Waiter } from './waiter.js';
+
+/** Where a wait on a floor is counted. */
+export interface WaitingCount {
+  /** Throws when too many wait already. */
+  admit(): void;
+  addPending(by: 1 | -1): void;
+}
 
 /**
  * Where acquires inside a held turn queue among themselves: re-entrant, without I/O, with the outer turn's token.
@@ -13,112 +21,151 @@ import type { Station, Waiter } from './waiter.js';
  */
 export class Floor implements Waited {
   readonly #outer: Turn;
-  readonly #ground: Grip;
-  readonly #line: Line<FloorPlace>;
-  #closed: Promise<void> | undefined;
-  #emptied: (() => void) | undefined;
+  /** An item that is undefined stands for the floor before this one. */
+  readonly #line: Line<Place | undefined>;
+  readonly #before: Floor | undefined;
+  readonly #whenEmpty: (() => void)[] = [];
 
-  constructor(outer: Turn, ground: Grip) {
+  /** @param before of the same turn when it was a writer's: until it is empty nobody gets in here. */
+  constructor(outer: Turn, before?: Floor) {
     this.#outer = outer;
-    this.#ground = ground;
+    this.#before = before;
     // Readers inside a read lock share it; permits inside a semaphore share those of the outer turn.
-    this.#line = new Line(ground.line.kind === 'lock' ? ALL : outer.weight);
+    this.#line = new Line(outer.line.kind === 'lock' ? ALL : outer.weight);
+    if (!before) return;
+    const spot = this.#line.enter(undefined, ALL);
+    void before.emptied().then(() => this.#leave(spot));
   }
 
   get name(): string {
-    return this.#ground.line.name;
+    return this.#outer.line.name;
   }
 
-  holderFrames(): Iterable<Frame> {
-    const frames: Frame[] = [];
-    for (const { item, held } of this.#line) if (held && item.turn.frame) frames.push(item.turn.frame);
-    return frames;
+  get busy(): boolean {
+    return this.#line.size > 0;
   }
 
-  enter(waiter: Waiter, clock: Clock): void {
-    this.#refuse(waiter);
+  *holders(): Iterable<Turn> {
+    for (const { item, held } of this.#line) {
+      if (!held) return;
+      if (item) yield* item.turn.blockers();
+      else yield* this.#before!.holders();
+    }
+  }
+
+  enter(waiter: Waiter, count: WaitingCount): void {
+    if (!this.#outer.open) throw this.#outer.lossError();
+    if (waiter.weight > this.#outer.weight) throw upgrade(this.name);
     const fits = this.#line.fits(waiter.weight);
     if (!fits && waiter.triesOnce) return waiter.resolve(undefined);
-    if (!fits) beginWait(waiter, this);
-    const place = new FloorPlace(this, this.#outer, this.#ground, waiter);
+    if (!fits) {
+      count.admit();
+      beginWait(waiter, this);
+    }
+    const place = new Place(this, this.#outer, waiter, count);
     place.spot = this.#line.enter(place, waiter.weight);
     if (place.spot.held) return waiter.resolve(place.turn);
+    count.addPending(1);
     waiter.at = place;
-    waiter.watch(clock);
+    waiter.watch(this.#outer.clock, undefined);
   }
 
-  lighten(place: FloorPlace, weight: number): void {
-    for (const { item } of this.#line.lighten(place.spot!, weight)) item.waiter.resolve(item.turn);
+  /** Resolves when everything inside is done. */
+  emptied(): Promise<void> {
+    if (!this.busy) return Promise.resolve();
+    return new Promise((resolve) => this.#whenEmpty.push(resolve));
   }
 
-  leave(place: FloorPlace): void {
-    for (const { item } of this.#line.leave(place.spot!)) item.waiter.resolve(item.turn);
-    if (this.#line.size === 0) this.#emptied?.();
-  }
-
-  /** Resolves when everything inside is done. Frames are closed before, so nothing new comes in. */
-  close(): Promise<void> {
-    this.#closed ??= new Promise((resolve) => {
-      this.#emptied = resolve;
-      if (this.#line.size === 0) resolve();
-    });
-    return this.#closed;
+  /** The outer turn becomes a reader's: who waits to write inside it would wait for ever. */
+  refuseWriters(): void {
+    for (const { item, held, weight } of [...this.#line].toReversed())
+      if (!held && weight > 1) item?.waiter.reject(upgrade(this.name));
   }
 
   lose(loss: Loss): void {
     // From the tail, so that nobody is served because another before it gives up.
-    const places = [...this.#line].map(({ item }) => item).toReversed();
-    for (const { waiter } of places) waiter.reject(new LeaseLostError(this.name, loss, this.#outer.token));
-    for (const place of places) {
-      place.turn.lose(loss);
-      this.leave(place);
+    const spots = [...this.#line].toReversed();
+    for (const { item } of spots) item?.waiter.reject(new LeaseLostError(this.name, loss, this.#outer.hand.token));
+    for (const spot of spots) {
+      spot.item?.turn.lose(loss);
+      this.#leave(spot);
     }
+    this.#before?.lose(loss);
   }
 
-  #refuse(waiter: Waiter): void {
-    if (this.#outer.state === 'lost') throw new LeaseLostError(this.name, this.#outer.loss!, this.#outer.token);
-    if (waiter.weight <= this.#outer.weight) return;
-    throw new DeadlockError(
-      `${quote(this.name)} can't be upgraded: this code already holds it with less (a read lock, or fewer permits), and two ` +
-        'that upgrade would wait for each other for ever. Take the stronger lock first; a write lock can be downgraded.',
-      [this.name],
-    );
+  drain(error: HoldfastError, owner: object): void {
+    for (const { item, held } of [...this.#line].toReversed()) {
+      if (held) item?.turn.drain(error, owner);
+      else if (item && !isWorkOf(owner, item.waiter.frame)) item.waiter.reject(error);
+    }
+    this.#before?.drain(error, owner);
+  }
+
+  lighten(spot: Spot<Place | undefined>): void {
+    this.#outer.notice();
+    for (const { item } of this.#line.lighten(spot, 1)) item!.waiter.resolve(item!.turn);
+  }
+
+  leave(place: Place): void {
+    // Nobody is let in to what is over, though nobody has noticed that yet.
+    this.#outer.notice();
+    this.#leave(place.spot!);
+  }
+
+  #leave(spot: Spot<Place | undefined>): void {
+    for (const { item } of this.#line.leave(spot)) item!.waiter.resolve(item!.turn);
+    if (!this.busy) for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }
 }
 
-/** A turn's place on a floor. It is valid as long as what the outer turn stands on. */
-class FloorPlace implements Grip, Station {
-  turn: Turn;
-  readonly waiter: Waiter;
-  spot: Spot<FloorPlace> | undefined;
-  readonly #floor: Floor;
-  readonly #ground: Grip;
+function upgrade(name: string): DeadlockError {
+  return new DeadlockError(
+    `${quote(name)} can't be upgraded: this code already holds it with less (a read lock, or fewer permits), and two ` +
+      'that upgrade would wait for each other for ever. Take the stronger lock first; a write lock can be downgraded.',
+    [name],
+  );
+}
 
-  constructor(floor: Floor, outer: Turn, ground: Grip, waiter: Waiter) {
+/** A turn's place on a floor. It is valid as long as what the outer turn stands on. */
+class Place implements Grip, Station {
+  readonly outer: Turn;
+  readonly turn: Turn;
+  readonly waiter: Waiter;
+  spot: Spot<Place | undefined> | undefined;
+  readonly #floor: Floor;
+  readonly #count: WaitingCount;
+
+  constructor(floor: Floor, outer: Turn, waiter: Waiter, count: WaitingCount) {
     this.#floor = floor;
-    this.#ground = ground;
+    this.#count = count;
+    this.outer = outer;
     this.waiter = waiter;
-    this.turn = new Turn(outer.token, waiter.weight, this);
+    this.turn = new Turn(this, waiter.weight, outer.hand.token, waiter.frame);
   }
 
   get line(): LineRef {
-    return this.#ground.line;
+    return this.outer.line;
   }
 
-  valid(): boolean {
-    return this.#ground.valid();
+  get clock(): Clock {
+    return this.outer.clock;
   }
 
-  get inJeopardy(): boolean {
-    return this.#ground.inJeopardy;
+  get validity(): Validity {
+    return this.outer.validity;
   }
 
-  get remainingMs(): number {
-    return this.#ground.remainingMs;
+  notice(): void {
+    this.outer.notice();
   }
 
   dropped(): void {
+    this.#count.addPending(-1);
     if (!this.spot!.held) this.#floor.leave(this);
+  }
+
+  nearlyOver(): void {
+    // Nobody has to be asked who is in the way here.
   }
 
   timedOut(waiter: Waiter): void {
@@ -131,13 +178,16 @@ class FloorPlace implements Grip, Station {
   }
 
   /** The floor is a matter of this process alone: what is held outside stays as it is, and so does the token. */
-  downgrade(): Promise<Turn> {
-    this.turn = new Turn(this.turn.token, 1, this);
-    this.#floor.lighten(this, 1);
-    return Promise.resolve(this.turn);
+  readersToken(): bigint {
+    return this.turn.hand.token;
   }
 
-  turnLost(): void {
+  lighten(): Promise<void> {
+    this.#floor.lighten(this.spot!);
+    return Promise.resolve();
+  }
+
+  lost(): void {
     // The turn that stands in the engine's line tells it once for all that are inside it.
   }
 }

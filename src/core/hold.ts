@@ -1,12 +1,15 @@
+import type { Clock } from './clock.js';
 import type { Cohort } from './cohort.js';
 import type { LineRef } from './engine.js';
 import type { HoldfastError, Loss } from './errors.js';
 import { ALL } from './line.js';
 import type { LocalLine } from './local-line.js';
 import type { Link } from './queue.js';
+import { isWorkOf } from './reentrancy.js';
 import type { Standing, StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
 import { type Grip, Turn } from './turn.js';
+import type { Validity } from './validity.js';
 import type { Waiter } from './waiter.js';
 
 /** How long an instance may pass a lock among its own waiters before it goes to the back of the engine's line. */
@@ -39,15 +42,21 @@ export class Hold implements StandingEvents, Grip {
   /** It does not wait in the engine's line: held at once, or refused. */
   #tries = false;
   #grantedAt: number | undefined;
+  /** The instance closes: what is granted from now on goes with the session. */
+  #closed = false;
 
   constructor(cohort: Cohort) {
     this.#cohort = cohort;
     this.#line = cohort.line;
-    this.#weight = cohort.weight;
+    this.#weight = cohort.request.weight;
   }
 
   get line(): LineRef {
     return this.#line.ref;
+  }
+
+  get exclusive(): boolean {
+    return this.#weight === ALL;
   }
 
   get granted(): boolean {
@@ -65,17 +74,17 @@ export class Hold implements StandingEvents, Grip {
 
   stand(wait: boolean): void {
     this.#tries = !wait;
-    const { capacity, note, rw } = this.#cohort!.request;
     this.#line.began(this);
-    const request = { line: this.line, weight: this.#weight, capacity, wait, note, rw };
-    this.#standing = this.#line.options.keeper.stand(request, this);
+    // Field by field: this is done for every lock, and a spread costs more than all of the rest.
+    const { line, weight, capacity, note, rw } = this.#cohort!.request;
+    this.#standing = this.#line.realm.stand({ line, weight, capacity, wait, note, rw }, this);
   }
 
   /** Whether another waiter of the cohort may have a turn without the engine being asked. */
   mayServe(): boolean {
-    if (!this.#cohort?.request.cohort || this.#grantedAt === undefined) return false;
-    const ageMs = this.#line.options.clock.now() - this.#grantedAt;
-    return this.#served < COHORT_TURNS && ageMs < COHORT_MS && this.#standing!.valid();
+    if (!this.#cohort?.request.cohort || this.#grantedAt === undefined || !this.#standing!.held) return false;
+    const ageMs = this.clock.now() - this.#grantedAt;
+    return this.#served < COHORT_TURNS && ageMs < COHORT_MS && this.#standing!.session!.sure();
   }
 
   /** Whether one that only tries has a chance beside it: readers do, unless it stands and waits. */
@@ -84,13 +93,13 @@ export class Hold implements StandingEvents, Grip {
   }
 
   serve(waiter: Waiter): void {
-    waiter.resolve(this.#makeTurn(waiter.weight));
+    waiter.resolve(this.#makeTurn(waiter));
   }
 
   view(): { local: number; token: bigint | undefined } {
     // While the claim itself waits, the first of them is the one that it stands for.
     const waiting = this.#cohort?.waiting ?? 0;
-    return { local: this.granted ? waiting : Math.max(0, waiting - 1), token: this.turns.at(-1)?.token };
+    return { local: this.granted ? waiting : Math.max(0, waiting - 1), token: this.turns.at(-1)?.hand.token };
   }
 
   /** Nobody waits behind this claim any more. */
@@ -98,8 +107,15 @@ export class Hold implements StandingEvents, Grip {
     if (this.turns.length === 0) void this.#retire();
   }
 
+  /** The instance ends: those who wait are told so, and what is nobody's work is given back. */
+  drain(error: HoldfastError, owner: object, waiters: boolean): void {
+    if (waiters) this.#cohort?.reject(error, ({ frame }) => !isWorkOf(owner, frame));
+    for (const turn of [...this.turns]) turn.drain(error, owner);
+  }
+
   /** The instance closes. What stands in the engine goes with the session. */
   close(error: HoldfastError): void {
+    this.#closed = true;
     this.#takeCohort()?.failed(error);
     for (const turn of [...this.turns]) turn.lose({ reason: 'released' });
     this.#line.ended(this);
@@ -107,16 +123,18 @@ export class Hold implements StandingEvents, Grip {
 
   // --- the grip of its turns ------------------------------------------------------------------------------------
 
-  valid(): boolean {
-    return this.#standing!.valid();
+  readonly outer = undefined;
+
+  get clock(): Clock {
+    return this.#line.realm.options.clock;
   }
 
-  get inJeopardy(): boolean {
-    return this.#standing!.session!.inJeopardy;
+  get validity(): Validity {
+    return this.#standing!.session!.validity;
   }
 
-  get remainingMs(): number {
-    return this.#standing!.session!.remainingMs;
+  notice(): void {
+    this.#standing!.session!.notice();
   }
 
   giveBack(turn: Turn): Promise<boolean> {
@@ -128,25 +146,28 @@ export class Hold implements StandingEvents, Grip {
     return GIVEN_BACK;
   }
 
-  /** Write → read: writers behind it get a claim of their own; the new turn's token is larger than the old one's. */
-  async downgrade(turn: Turn): Promise<Turn> {
-    this.#remove(turn);
+  /** Writers behind it get a claim of their own. */
+  readersToken(): bigint {
+    const token = this.#nextToken();
     this.#weight = 1;
-    const reader = this.#makeTurn(1);
     this.#takeCohort()?.detached();
-    await this.#standing!.lighten(1);
-    return reader;
+    return token;
   }
 
-  turnLost(turn: Turn, loss: Loss): void {
-    publishLost({ name: this.line.name, kind: this.line.kind, token: turn.token, loss });
+  lighten(): Promise<void> {
+    return this.#standing!.lighten(1);
+  }
+
+  lost(turn: Turn, loss: Loss): void {
+    publishLost({ name: this.line.name, kind: this.line.kind, token: turn.hand.token, loss });
   }
 
   // --- what the claim tells us ----------------------------------------------------------------------------------
 
   onGranted(token: bigint): void {
     this.#token = token;
-    this.#grantedAt = this.#line.options.clock.now();
+    this.#grantedAt = this.#line.answered();
+    if (this.#closed) return;
     const cohort = this.#cohort!;
     for (let next = cohort.next(); next && this.#served < COHORT_TURNS; next = cohort.next()) {
       this.serve(next);
@@ -155,7 +176,13 @@ export class Hold implements StandingEvents, Grip {
     if (cohort.waiting > 0) this.#takeCohort()!.detached();
   }
 
+  onWaiting(): void {
+    this.#line.answered();
+    this.#cohort?.waits();
+  }
+
   onRefused(): void {
+    this.#line.answered();
     this.#takeCohort()?.refused();
     this.#line.ended(this);
   }
@@ -176,11 +203,16 @@ export class Hold implements StandingEvents, Grip {
     this.#line.ended(this);
   }
 
-  #makeTurn(weight: number): Turn {
-    const turn = new Turn(this.#token * TURNS_PER_TOKEN + BigInt(this.#served), weight, this);
-    this.#served += 1;
+  #makeTurn({ weight, frame }: Waiter): Turn {
+    const turn = new Turn(this, weight, this.#nextToken(), frame);
     this.turns.push(turn);
     return turn;
+  }
+
+  #nextToken(): bigint {
+    const token = this.#token * TURNS_PER_TOKEN + BigInt(this.#served);
+    this.#served += 1;
+    return token;
   }
 
   #remove(turn: Turn): void {

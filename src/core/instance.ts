@@ -1,10 +1,20 @@
 import { type Clock } from './clock.js';
+import { Closing, type Work } from './closing.js';
 import { Deadlines } from './deadlines.js';
 import type { Engine, EngineLine, EngineSource, LineQuery, LineRef } from './engine.js';
-import { asHoldfastError, type Blocker, ConfigError, EngineError, UnsupportedError } from './errors.js';
-import { Keeper } from './keeper.js';
-import { LocalLine, type LocalLineOptions, type Obstacle } from './local-line.js';
-import { currentFrame, enclosingFrame } from './reentrancy.js';
+import {
+  AcquireTimeoutError,
+  asHoldfastError,
+  type Blocker,
+  ClosedError,
+  ConfigError,
+  EngineError,
+  UnsupportedError,
+} from './errors.js';
+import { EXPLAIN_WITHIN_MS, type Look } from './explanation.js';
+import { outside } from './outside.js';
+import { Realm, type RealmOptions } from './realm.js';
+import { currentFrame, enclosingTurn, isWorkOf } from './reentrancy.js';
 import { acquireIsObserved, publishGranted, traceAcquire } from './telemetry.js';
 import type { Turn } from './turn.js';
 import { type ClaimView, type LineView, lineView, type Note } from './view.js';
@@ -50,18 +60,30 @@ export class Instance {
   readonly source: EngineSource;
   readonly options: InstanceOptions;
   readonly #deadlines: Deadlines;
-  readonly #keepers = new Map<string, { keeper: Keeper; lines: LocalLineOptions }>();
-  readonly #lines = new Map<string, LocalLine>();
+  readonly #realms = new Map<string, Realm>();
   readonly #plainNote: string;
   #engine: Promise<Engine> | undefined;
-  #pending = 0;
-  #closing: Promise<void> | undefined;
+  #connected = false;
+  /** Users' functions that work inside their locks. */
+  readonly #working = new Set<Work>();
+  #closing: Closing | undefined;
+  #closed: Promise<void> | undefined;
+  #over = false;
 
   constructor(source: EngineSource, options: InstanceOptions) {
     this.source = source;
     this.options = options;
     this.#deadlines = new Deadlines(options.clock, options.ttlMs / 3);
     this.#plainNote = JSON.stringify({ label: options.label } satisfies Note);
+  }
+
+  /** Where its tokens come from: equal for two instances only if they use the same engine. */
+  get place(): unknown {
+    return this.source.place ?? this.source;
+  }
+
+  isOnSameEngine(other: Instance): boolean {
+    return this.place === other.place && this.options.namespace === other.options.namespace;
   }
 
   /** Undefined: tried once, and it was busy. */
@@ -72,32 +94,47 @@ export class Instance {
     const startedAt = this.options.clock.now();
     return traceAcquire(message, async () => {
       const turn = await this.#acquire(target, asking);
-      if (turn) publishGranted({ ...message, token: turn.token, waitedMs: this.options.clock.now() - startedAt });
+      if (turn) publishGranted({ ...message, token: turn.hand.token, waitedMs: this.options.clock.now() - startedAt });
       return turn;
     });
   }
 
   #acquire(target: Target, asking: Asking): Promise<Turn | undefined> {
     this.#assertOpen();
-    const { clock, reentrant } = this.options;
-    asking.patience.signal?.throwIfAborted();
-    const waiter = new Waiter(clock, asking.weight, asking.patience);
-    const frame = reentrant && target.reentrant ? enclosingFrame(this, target.key) : undefined;
-    const outer = asking.within ?? frame?.turn;
+    const { ref: line, key, capacity, rw } = target;
+    const { weight, patience } = asking;
+    patience.signal?.throwIfAborted();
+    const inside = this.options.reentrant && target.reentrant ? enclosingTurn(this, key) : undefined;
+    const outer = asking.within ?? inside;
+    const waiter = new Waiter(this.options.clock, weight, patience);
+    const realm = this.#realm(line.name);
     if (outer) {
-      outer.floor.enter(waiter, clock);
+      outer.floor.enter(waiter, { admit: () => this.#assertRoom(), addPending: (by) => realm.addPending(by) });
     } else {
-      this.#assertRoom();
+      if (!waiter.triesOnce) this.#assertRoom();
       const cohort = target.cohort && this.options.cohort;
-      const { capacity, rw = false } = target;
-      this.#line(target).acquire(waiter, { capacity, cohort, note: this.#note(asking), rw });
+      realm.line(line, key).acquire(waiter, { line, weight, capacity, rw, cohort, note: this.#note(asking) });
     }
     return waiter.promise;
   }
 
+  /** A user's function begins to work inside its locks. Answers with what is to be called when it has ended. */
+  begin(work: Work): () => void {
+    this.#working.add(work);
+    for (const frame of work.frames) frame.works = true;
+    if (this.#closing && work.yields) revoke(work);
+    return () => {
+      this.#working.delete(work);
+      if (!this.#closing) return;
+      // What was acquired inside it and is still held is nobody's work any more.
+      for (const realm of this.#realms.values()) realm.drain(this, true);
+      this.#closing.look();
+    };
+  }
+
   async ready(): Promise<void> {
     this.#assertOpen();
-    await this.#keeping('').keeper.ready();
+    await this.#realm('').ready();
   }
 
   /** Throws where lines can't be listed: called when the object is made, or before the first I/O. */
@@ -116,9 +153,14 @@ export class Instance {
     return this.call('evict', engine.evict!(name, claimId, reason));
   }
 
-  /** With our own deadline on each step. */
   async *inspect(query: LineQuery): AsyncIterable<LineView> {
-    const engine = await this.engine('inspect');
+    this.#assertOpen();
+    yield* this.#inspect(query);
+  }
+
+  /** With our own deadline on each step. */
+  async *#inspect(query: LineQuery): AsyncIterable<LineView> {
+    const engine = await this.call('inspect', this.#connect());
     const lines = engine.inspect!(query)[Symbol.asyncIterator]();
     try {
       for (
@@ -148,27 +190,47 @@ export class Instance {
     return this.call(doing, this.#connect());
   }
 
-  /** Releases everything, tells every waiter, and closes what we opened. */
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
+  /**
+   * Functions inside a run may end, with their locks kept, for so long; all others are told at once, and then everything is
+   * released and what we opened is closed. Called again, it can only be sooner.
+   */
+  close(drainMs: number): Promise<void> {
+    if (!this.#closing) {
+      this.#closing = new Closing(this.options.clock, this.#working);
+      this.#closed = outside(() => this.#close(this.#closing!));
+    }
+    const closer = currentFrame();
+    this.#closing.ask(drainMs, closer);
+    return isWorkOf(this, closer) ? Promise.race([this.#closing.othersDrained, this.#closed!]) : this.#closed!;
   }
 
-  async #close(): Promise<void> {
-    for (const line of [...this.#lines.values()]) line.close(closed());
-    await Promise.all([...this.#keepers.values()].map(({ keeper }) => keeper.close()));
+  async #close(closing: Closing): Promise<void> {
+    // Listeners that call back into us must find us closing already.
+    await Promise.resolve();
+    const realms = [...this.#realms.values()];
+    // Where nobody works, whoever waits goes with the sessions, at once.
+    for (const realm of realms) realm.drain(this, this.#working.size > 0);
+    for (const work of [...this.#working]) if (work.yields) revoke(work);
+    await closing.drained;
+    this.#over = true;
+    await Promise.all(realms.map((realm) => realm.close()));
     const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());
-    // An engine that hangs, or never connected, does not keep us: what it has of ours dies with its ttl.
-    if (disposed) await this.call('close', disposed).catch(() => {});
+    // An engine that hangs, or has not connected yet, does not keep us: what it has of ours dies with its ttl.
+    if (this.#connected) await this.call('close', disposed!).catch(() => {});
+    else disposed?.catch(() => {});
   }
 
+  /** Work that began before we were asked to close may go on. */
   #assertOpen(): void {
-    if (this.#closing) throw closed();
+    const over = this.#over || this.#closing?.over;
+    if (over || (this.#closing && !isWorkOf(this, currentFrame()))) throw new ClosedError();
   }
 
   #assertRoom(): void {
     const { maxWaiters } = this.options;
-    if (this.#pending < maxWaiters) return;
+    let pending = 0;
+    for (const realm of this.#realms.values()) pending += realm.pending;
+    if (pending < maxWaiters) return;
     throw new ConfigError(
       `${maxWaiters} acquires are waiting in this process already, which is what maxWaiters allows. ` +
         'Give acquires a timeout, use tryAcquire, or raise maxWaiters.',
@@ -179,46 +241,33 @@ export class Instance {
     if (!this.#engine) {
       const { namespace, clock } = this.options;
       // A source that throws instead of rejecting is only another way to fail.
-      const connecting = (async () => this.source.connect({ namespace, clock }))();
+      const connecting = outside(async () => this.source.connect({ namespace, clock }));
       this.#engine = connecting;
-      connecting.catch(() => {
-        this.#engine = undefined;
-      });
+      connecting.then(
+        () => {
+          this.#connected = true;
+        },
+        () => {
+          this.#engine = undefined;
+        },
+      );
     }
     return this.#engine;
   }
 
-  #line(target: Target): LocalLine {
-    const existing = this.#lines.get(target.key);
-    if (existing) return existing;
-    const line = new LocalLine(target.ref, target.key, this.#keeping(target.ref.name).lines);
-    this.#lines.set(target.key, line);
-    return line;
+  #realmName(name: string): string {
+    return this.source.realm?.(name) ?? '';
   }
 
-  /** The keeper of a name's realm, and what local lines in that realm need. */
-  #keeping(name: string): { keeper: Keeper; lines: LocalLineOptions } {
-    const realm = this.source.realm?.(name) ?? '';
-    const existing = this.#keepers.get(realm);
+  #realm(name: string): Realm {
+    const realm = this.#realmName(name);
+    const existing = this.#realms.get(realm);
     if (existing) return existing;
     const { clock, ttlMs, label } = this.options;
-    const keeper = new Keeper({ clock, realm, ttlMs, label, connect: () => this.#connect() });
-    const lines: LocalLineOptions = {
-      clock,
-      keeper,
-      ttlMs,
-      look: (line, claimId) => this.obstacle(line, claimId),
-      pending: (by) => {
-        this.#pending += by;
-        keeper.addPending(by);
-      },
-      emptied: (line) => {
-        if (this.#lines.get(line.key) === line) this.#lines.delete(line.key);
-      },
-    };
-    const keeping = { keeper, lines };
-    this.#keepers.set(realm, keeping);
-    return keeping;
+    const look: RealmOptions['look'] = (line) => this.look(line);
+    const made = new Realm({ clock, name: realm, ttlMs, label, connect: () => this.#connect(), look });
+    this.#realms.set(realm, made);
+    return made;
   }
 
   #note(asking: Asking): string {
@@ -232,26 +281,43 @@ export class Instance {
   }
 
   #view(line: EngineLine): LineView {
-    const local = this.#lines.get(lineKey(line));
-    return lineView(line, (claimId) => local?.localView(claimId));
+    const realm = this.#realms.get(this.#realmName(line.name));
+    return lineView(line, (claimId) => realm?.localView(claimId));
   }
 
-  /** Who stands in the way, for an error's message: whatever can be learnt now, and nothing rather than an error. */
-  async obstacle(ref: LineRef, claimId?: string): Promise<Obstacle> {
-    if (!this.source.traits.listing) return {};
+  /** Who stands in a line, for an error's message: whatever can be learnt, and nothing rather than an error. */
+  async look(ref: LineRef): Promise<Look | undefined> {
+    if (!this.source.traits.listing) return undefined;
     try {
-      for await (const { kind, claims } of this.inspect({ name: ref.name })) {
+      for await (const { kind, claims } of this.#inspect({ name: ref.name })) {
         if (kind !== ref.kind) continue;
-        const index = claims.findIndex(({ id }) => id === claimId);
-        // Nobody may hold it though many wait: an engine that has just restarted grants nothing for a while.
         const holder = claims.find(({ state }) => state === 'held');
-        return { holder: holder && blocker(holder), place: index === -1 ? claims.length : index };
+        const places = new Map(claims.map(({ id }, index) => [id, index]));
+        return { holder: holder && blocker(holder), places };
       }
     } catch {
       // The wait has timed out in any case.
     }
-    return {};
+    return undefined;
   }
+
+  /** Why one try found the lock busy: who holds it, if that can be had soon. */
+  async busy(ref: LineRef): Promise<AcquireTimeoutError> {
+    const { clock } = this.options;
+    const look = await new Promise<Look | undefined>((resolve) => {
+      const timer = clock.timer(EXPLAIN_WITHIN_MS, () => resolve(undefined));
+      void this.look(ref).then((seen) => {
+        timer.close();
+        resolve(seen);
+      });
+    });
+    return new AcquireTimeoutError(ref.name, 0, { holder: look?.holder, place: look?.places.size });
+  }
+}
+
+/** A leader hears at once that its instance closes; its lock is kept until it has ended. */
+function revoke({ frames }: Work): void {
+  for (const { turn } of frames) turn.revoke({ reason: 'released' });
 }
 
 export function lineKey(ref: LineRef): string {
@@ -260,8 +326,4 @@ export function lineKey(ref: LineRef): string {
 
 function blocker({ label, session, token, since }: ClaimView): Blocker {
   return { label, session, token, since };
-}
-
-function closed(): ConfigError {
-  return new ConfigError('This Holdfast has been closed: make a new one.');
 }

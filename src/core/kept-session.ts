@@ -2,9 +2,10 @@ import { backoff } from './backoff.js';
 import type { Clock, Timer } from './clock.js';
 import { Deadlines } from './deadlines.js';
 import type { Claim, ClaimRef, IndexedClaim, Pulse, Roster, Session, SessionListener } from './engine.js';
-import { asHoldfastError, EngineError, type HoldfastError, type Loss } from './errors.js';
-import type { Standing } from './standing.js';
+import { asHoldfastError, type HoldfastError, type Loss, silence } from './errors.js';
+import type { Standing, StandingEvents } from './standing.js';
 import { traceBeat } from './telemetry.js';
+import { Validity } from './validity.js';
 
 /** What a session needs of its keeper. */
 export interface SessionKeeping {
@@ -20,46 +21,35 @@ interface Asking<T> {
   late?(value: T): void;
 }
 
-/** Part of the ttl that we give away, so that `held` is false before the engine can grant to another. Covers clock drift. */
-const MARGIN = 0.1;
-
-/** The wall clock shows whole milliseconds: without this it would run ahead, and doubt what is valid, for up to one. */
-const WALL_TICK_MS = 1;
-
 /**
  * One session in one realm, from its opening to its end; a session that ended is never revived, not even by a late
- * answer. It beats every ttl/3, counts validity and keeps the roster of its claims.
+ * answer. It beats every ttl/3, keeps its validity and the roster of its claims.
  *
- * Validity is counted on the monotonic clock from *before* the last successful beat was sent, for ttl less the margin.
- * A failed beat is jeopardy, not loss: loss is when validity ends or the engine says that the session is gone. Where
- * the wall clock ran ahead of the monotonic one (a suspended machine), `valid` is false until a beat succeeds.
+ * A failed beat is jeopardy, not loss: loss is when validity ends or the engine says that the session is gone.
  */
 export class KeptSession implements SessionListener {
   readonly id: string;
   /** Stands for the session where others can see it; the id itself is a secret. */
   readonly #alias: string;
   readonly clock: Clock;
+  readonly validity: Validity;
   readonly #keeping: SessionKeeping;
   readonly #claims = new Map<string, Standing>();
   /** Ids with a leave that has no answer yet. */
   readonly #leaving = new Set<string>();
+  readonly #whenLeft: (() => void)[] = [];
   readonly #renewals: (() => void)[] = [];
   #engine: Session | undefined;
   /** By the ttl that the engine really keeps. */
   #deadlines: Deadlines | undefined;
   #loss: Loss | undefined;
   #freed: Promise<void> | undefined;
-  #validUntil = 0;
-  #validUntilWall = 0;
   #serial = 0;
-  #settledCount = 0;
-  #heldCount = 0;
-  #checksum = 0;
-  #beats = 0;
+  /** How many beats were sent. */
+  beats = 0;
   #beating = false;
   /** Whether it has ever beaten: one that dies before is no reason to hurry with the next. */
   proven = false;
-  #missed = 0;
   #beatTimer: Timer | undefined;
   #beatDue = 0;
   #expiryTimer: Timer | undefined;
@@ -68,6 +58,7 @@ export class KeptSession implements SessionListener {
     this.id = clock.id();
     this.#alias = clock.id();
     this.clock = clock;
+    this.validity = new Validity(clock);
     this.#keeping = keeping;
   }
 
@@ -83,7 +74,7 @@ export class KeptSession implements SessionListener {
   start(engine: Session, sentAt: number, sentAtWall: number): void {
     this.#engine = engine;
     this.#deadlines = new Deadlines(this.clock, deadlineMs(engine.ttlMs));
-    this.#renew(sentAt, sentAtWall);
+    this.validity.renew(sentAt, sentAtWall, this.ttlMs);
     if (this.#loss) return;
     this.#schedule(this.#interval());
     this.#watchExpiry();
@@ -91,27 +82,18 @@ export class KeptSession implements SessionListener {
 
   // --- validity -------------------------------------------------------------------------------------------------
 
-  /** False once validity ended, however late the event loop notices. */
-  alive(): boolean {
-    if (!this.#loss && this.clock.now() >= this.#validUntil) this.ended({ reason: 'expired' });
+  /** Takes note of the end of validity, however late the event loop got here. Answers whether the session lives. */
+  notice(): boolean {
+    if (!this.#loss && this.validity.expired) this.ended({ reason: 'expired' });
     return !this.#loss;
   }
 
-  valid(): boolean {
-    if (!this.alive()) return false;
-    const sure = this.clock.wall() < this.#validUntilWall;
-    // Only a beat can clear the doubt: not after the next third of the ttl, but now.
-    if (!sure && !this.#beating && this.#missed === 0) this.#schedule(0);
-    return sure;
-  }
-
-  get inJeopardy(): boolean {
-    return this.#missed > 0 || this.clock.wall() >= this.#validUntilWall;
-  }
-
-  get remainingMs(): number {
-    if (this.#loss) return 0;
-    return Math.max(0, Math.min(this.#validUntil - this.clock.now(), this.#validUntilWall - this.clock.wall()));
+  /** Whether what it claims may be handed out now. Where that is in doubt a beat asks at once. */
+  sure(): boolean {
+    if (!this.notice()) return false;
+    const { inDoubt, missed } = this.validity;
+    if (inDoubt && !this.#beating && missed === 0) this.#schedule(0);
+    return !inDoubt;
   }
 
   afterNextBeat(run: () => void): void {
@@ -129,24 +111,14 @@ export class KeptSession implements SessionListener {
     return { id, line, serial: this.#serial, weight, capacity, wait, note, rw };
   }
 
-  settle(standing: Standing): void {
-    standing.settledAtBeat = this.#beats;
-    this.#settledCount += 1;
-    this.#checksum = (this.#checksum + standing.serial) >>> 0;
-  }
-
-  hold(standing: Standing): void {
-    standing.heldAtBeat = this.#beats;
-    this.#heldCount += 1;
+  /** Who hears of this claim. */
+  events(claimId: string): StandingEvents | undefined {
+    return this.#claims.get(claimId)?.events;
   }
 
   /** The claim is no longer ours: whatever the engine still has under its id will be left. */
-  release(standing: Standing, settled: boolean, held: boolean): void {
-    if (!standing.id || !this.#claims.delete(standing.id)) return;
-    if (held) this.#heldCount -= 1;
-    if (!settled) return;
-    this.#settledCount -= 1;
-    this.#checksum = (this.#checksum - standing.serial) >>> 0;
+  forget(id: string): void {
+    this.#claims.delete(id);
   }
 
   /**
@@ -159,12 +131,12 @@ export class KeptSession implements SessionListener {
     return new Promise((resolve) => {
       this.ask('leave', this.engine.leave(claim), {
         answer: (existed) => {
-          this.#leaving.delete(claim.id);
+          this.#left(claim.id);
           resolve(existed);
         },
         silence: () => {
-          this.#leaving.delete(claim.id);
-          this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 100, this.ttlMs / 6));
+          this.#left(claim.id);
+          this.#schedule(backoff(this.clock, this.validity.missed, this.ttlMs / 100, this.ttlMs / 6));
           resolve(true);
         },
       });
@@ -187,6 +159,7 @@ export class KeptSession implements SessionListener {
   ended(loss: Loss): void {
     if (this.#loss) return;
     this.#loss = loss;
+    this.validity.ended = true;
     this.#beatTimer?.close();
     this.#expiryTimer?.close();
     const standings = [...this.#claims.values()];
@@ -201,8 +174,15 @@ export class KeptSession implements SessionListener {
     });
   }
 
-  /** Ends the session in good order. */
+  #left(claimId: string): void {
+    this.#leaving.delete(claimId);
+    if (this.#leaving.size > 0 || this.#whenLeft.length === 0) return;
+    for (const resolve of this.#whenLeft.splice(0)) resolve();
+  }
+
+  /** Ends the session in good order: what leaves must not lose its way because the engine was closed under it. */
   async close(): Promise<void> {
+    if (this.#leaving.size > 0) await new Promise<void>((resolve) => this.#whenLeft.push(resolve));
     this.ended({ reason: 'released' });
     await this.#freed;
   }
@@ -212,7 +192,7 @@ export class KeptSession implements SessionListener {
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
   ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
     const call = this.#deadlines!.start(() => {
-      on.silence(new EngineError(`The engine did not answer to ${doing} in time.`));
+      on.silence(silence(doing));
     });
     work.then(
       (value) => {
@@ -257,17 +237,18 @@ export class KeptSession implements SessionListener {
 
   #beat(): void {
     this.#beatTimer = undefined;
-    if (!this.alive()) return;
-    this.#beats += 1;
+    if (!this.notice()) return;
+    this.beats += 1;
     this.#beating = true;
-    const number = this.#beats;
+    const number = this.beats;
     const sentAt = this.clock.now();
     const sentAtWall = this.clock.wall();
     const beaten = (pulse: Pulse): void => {
       const { now, wall } = (pulse.alive && pulse.since) || { now: sentAt, wall: sentAtWall };
       this.#beaten(pulse, number, now, wall);
     };
-    const sent = traceBeat({ claims: this.#settledCount }, () => this.engine.beat(this.#roster()));
+    const roster = this.#roster();
+    const sent = traceBeat({ claims: roster.count }, () => this.engine.beat(roster));
     this.ask('beat', sent, {
       answer: (pulse) => {
         this.#beating = false;
@@ -277,40 +258,41 @@ export class KeptSession implements SessionListener {
       late: beaten,
       silence: () => {
         this.#beating = false;
-        this.#schedule(backoff(this.clock, this.#missed, this.ttlMs / 30, this.ttlMs / 6));
-        this.#missed += 1;
+        this.#schedule(backoff(this.clock, this.validity.missed, this.ttlMs / 30, this.ttlMs / 6));
+        this.validity.missed += 1;
       },
     });
   }
 
   #beaten(pulse: Pulse, number: number, sentAt: number, sentAtWall: number): void {
-    if (!this.alive()) return;
+    if (!this.notice()) return;
     if (!pulse.alive) return this.ended({ reason: 'session' });
     this.proven = true;
-    this.#renew(sentAt, sentAtWall);
+    this.validity.renew(sentAt, sentAtWall, this.ttlMs);
     if (pulse.index) this.#reconcile(pulse.index, number);
     for (const run of this.#renewals.splice(0)) run();
   }
 
-  #renew(sentAt: number, sentAtWall: number): void {
-    const validMs = this.ttlMs * (1 - MARGIN);
-    this.#missed = 0;
-    if (sentAt + validMs < this.#validUntil) return;
-    this.#validUntil = sentAt + validMs;
-    this.#validUntilWall = sentAtWall + validMs + WALL_TICK_MS;
-  }
-
   #watchExpiry(): void {
-    this.#expiryTimer = this.clock.timer(Math.max(1, this.#validUntil - this.clock.now()), () => {
-      if (this.alive()) this.#watchExpiry();
+    this.#expiryTimer = this.clock.timer(Math.max(1, this.validity.expiresInMs), () => {
+      if (this.notice()) this.#watchExpiry();
     });
     this.#expiryTimer.unref();
   }
 
   #roster(): Roster {
     const unsettled = [...this.#leaving];
-    for (const [id, { settled }] of this.#claims) if (!settled) unsettled.push(id);
-    return { count: this.#settledCount, held: this.#heldCount, checksum: this.#checksum, unsettled };
+    let [count, held, checksum] = [0, 0, 0];
+    for (const [id, standing] of this.#claims) {
+      if (!standing.settled) {
+        unsettled.push(id);
+        continue;
+      }
+      count += 1;
+      held += standing.held ? 1 : 0;
+      checksum = (checksum + standing.serial) >>> 0;
+    }
+    return { count, held, checksum, unsettled };
   }
 
   /**

@@ -1,38 +1,20 @@
-import type { Clock } from './clock.js';
 import { Cohort } from './cohort.js';
 import { beginWait } from './deadlock.js';
 import type { LineRef } from './engine.js';
-import type { Blocker, HoldfastError } from './errors.js';
+import type { HoldfastError } from './errors.js';
+import { Explanation } from './explanation.js';
 import type { Hold } from './hold.js';
-import type { Keeper } from './keeper.js';
+import { ALL } from './line.js';
 import { Queue } from './queue.js';
-import type { Frame, Waited } from './reentrancy.js';
+import type { Realm } from './realm.js';
+import type { Waited } from './reentrancy.js';
+import type { ClaimRequest } from './standing.js';
+import type { Turn } from './turn.js';
 import type { Waiter } from './waiter.js';
 
-export interface LocalLineOptions {
-  readonly clock: Clock;
-  readonly keeper: Keeper;
-  readonly ttlMs: number;
-  /** Who stands in the way of a claim; asked when a wait timed out. */
-  look(line: LineRef, claimId: string | undefined): Promise<Obstacle>;
-  /** One acquire more, or one fewer, is pending. */
-  pending(by: 1 | -1): void;
-  /** Nobody of ours holds or waits any more. */
-  emptied(line: LocalLine): void;
-}
-
-export interface Obstacle {
-  readonly holder?: Blocker | undefined;
-  readonly place?: number | undefined;
-}
-
-export interface AcquireRequest {
-  readonly capacity: number;
+export interface AcquireRequest extends Omit<ClaimRequest, 'wait'> {
   /** Whether the waiter may share a claim with others of this instance. */
   readonly cohort: boolean;
-  readonly note: string;
-  /** See Claim. */
-  readonly rw: boolean;
 }
 
 /**
@@ -48,14 +30,24 @@ export interface AcquireRequest {
 export class LocalLine implements Waited {
   readonly ref: LineRef;
   readonly key: string;
-  readonly options: LocalLineOptions;
+  readonly realm: Realm;
+  #explanation: Explanation | undefined;
+  /** When the engine last said something about a claim of ours in this line. */
+  answeredAt = Number.NEGATIVE_INFINITY;
   readonly #holds = new Queue<Hold>();
   #last: Cohort | undefined;
 
-  constructor(ref: LineRef, key: string, options: LocalLineOptions) {
+  constructor(ref: LineRef, key: string, realm: Realm) {
     this.ref = ref;
     this.key = key;
-    this.options = options;
+    this.realm = realm;
+  }
+
+  /** For those whose time is over. */
+  get explanation(): Explanation {
+    const { options } = this.realm;
+    this.#explanation ??= new Explanation(options.clock, this.name, () => options.look(this.ref));
+    return this.#explanation;
   }
 
   get name(): string {
@@ -63,33 +55,39 @@ export class LocalLine implements Waited {
   }
 
   /** A semaphore's waiter is served by any of its holders, so none of them alone can be said to block it. */
-  *holderFrames(): Iterable<Frame> {
+  *holders(weight: number): Iterable<Turn> {
     if (this.ref.kind === 'semaphore') return;
-    for (const hold of this.#holds) {
-      for (const { frame } of hold.turns) if (frame) yield frame;
-    }
+    // A reader waits for readers only where a writer of ours stands between them.
+    let shares = weight < ALL;
+    for (const { exclusive, granted } of this.#holds) if (exclusive && !granted) shares = false;
+    for (const { exclusive, turns } of this.#holds)
+      if (exclusive || !shares) for (const turn of turns) yield* turn.blockers();
   }
 
   acquire(waiter: Waiter, request: AcquireRequest): void {
     if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
-    const joined = request.cohort && this.#last?.accepts(waiter.weight, request.rw) ? this.#last : undefined;
+    const place = request.cohort ? this.#last?.admits(request) : undefined;
+    if (place === 'at once') return this.#last!.serve(waiter);
     // Who only tries does not wait, so it can't deadlock either.
-    if (!waiter.triesOnce && !joined?.serves(waiter.weight)) beginWait(waiter, this);
-    this.options.pending(1);
-    const cohort = joined ?? new Cohort(this, waiter.weight, request);
-    this.#last = cohort;
-    cohort.add(waiter);
-    waiter.watch(this.options.clock);
+    if (!waiter.triesOnce && waiter.weight === ALL) beginWait(waiter, this);
+    this.realm.addPending(1);
+    this.#last = place ? this.#last! : new Cohort(this, request);
+    this.#last.add(waiter);
+    waiter.watch(this.realm.options.clock, this.realm.tries);
   }
 
-  /** What only we know of a claim of ours: how many wait behind it, and the token of the turn that has it. */
-  localView(claimId: string): { local: number; token: bigint | undefined } | undefined {
-    for (const hold of this.#holds) if (hold.claimId === claimId) return hold.view();
-    return undefined;
+  drain(error: HoldfastError, owner: object, waiters: boolean): void {
+    for (const hold of [...this.#holds]) hold.drain(error, owner, waiters);
   }
 
   close(error: HoldfastError): void {
     for (const hold of [...this.#holds]) hold.close(error);
+  }
+
+  /** It has said something. Answers with when that was. */
+  answered(): number {
+    this.answeredAt = this.realm.options.clock.now();
+    return this.answeredAt;
   }
 
   // --- what holds and cohorts tell us ---------------------------------------------------------------------------
@@ -100,7 +98,7 @@ export class LocalLine implements Waited {
 
   ended(hold: Hold): void {
     if (hold.link) this.#holds.remove(hold.link);
-    if (this.#holds.size === 0) this.options.emptied(this);
+    if (this.#holds.size === 0) this.realm.lines.delete(this.key);
   }
 
   dissolved(cohort: Cohort): void {

@@ -8,25 +8,26 @@ import type { Turn } from './turn.js';
 /** Something that code can wait for: a line, or the floor of a turn. */
 export interface Waited {
   readonly name: string;
-  /** The frames that must end before a waiter is served. */
-  holderFrames(): Iterable<Frame>;
+  /** The turns that must end before a waiter of this weight is served. */
+  holders(weight: number): Iterable<Turn>;
 }
 
 export class Frame {
-  readonly parent: Frame | undefined;
   /** The Holdfast instance: two instances are strangers to each other. */
   readonly owner: object;
   readonly lineKey: string;
+  readonly turn: Turn;
   /** Counts outermost frames: one number for all that a task holds and waits for. */
   readonly task: number;
-  turn: Turn;
   /** What code inside this frame waits for at the moment. */
   readonly waits = new Set<Wait>();
-  /** After its run has ended, code that outlived it (a detached promise) takes the real lock. */
-  closed = false;
+  /** A user's function works in it, not only a wait of ours. */
+  works = false;
+  #parent: Frame | undefined;
+  #over = false;
 
   constructor(owner: object, lineKey: string, turn: Turn, task: number, parent = currentFrame()) {
-    this.parent = parent;
+    this.#parent = parent;
     this.task = parent?.task ?? task;
     this.owner = owner;
     this.lineKey = lineKey;
@@ -34,19 +35,31 @@ export class Frame {
     turn.frame = this;
   }
 
+  /** Its run has ended: code that outlives it (a detached promise) is not inside any more. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /**
+   * The frame around it that is still there. Those that are over are forgotten on the way: a job that starts its next run
+   * inside its last one would else drag all of them behind it.
+   */
+  get parent(): Frame | undefined {
+    while (this.#parent?.over) this.#parent = this.#parent.#parent;
+    return this.#parent;
+  }
+
   run<T>(work: () => T): T {
     return storage.run(this, work);
   }
 
-  /** A downgrade inside a run: what is left of the run holds the reader's turn. */
-  continueWith(turn: Turn): void {
-    this.turn = turn;
-    turn.frame = this;
+  end(): void {
+    this.#over = true;
   }
 
-  isWithin(outer: Frame): boolean {
-    for (let frame: Frame | undefined = this; frame; frame = frame.parent) if (frame === outer) return true;
-    return false;
+  /** Itself and those around it. */
+  *chain(): Iterable<Frame> {
+    for (let frame: Frame | undefined = this; frame; frame = frame.parent) yield frame;
   }
 }
 
@@ -62,30 +75,54 @@ export function taskForRun(): number {
   return taskCount;
 }
 
+/** The innermost run that the running code is inside of. */
 export function currentFrame(): Frame | undefined {
-  return storage.getStore();
+  const frame = storage.getStore();
+  return frame?.over ? frame.parent : frame;
 }
 
-/** The innermost open frame of this line, if the running code is inside one. */
-export function enclosingFrame(owner: object, lineKey: string): Frame | undefined {
+/**
+ * The turn of this line that the running code is inside of *now*: not one that was released, and not one whose run has
+ * ended. Throws where it was lost, because code that goes on without its lock must be told.
+ */
+export function enclosingTurn(owner: object, lineKey: string): Turn | undefined {
   for (let frame = currentFrame(); frame; frame = frame.parent) {
-    if (frame.owner === owner && frame.lineKey === lineKey && !frame.closed) return frame;
+    if (frame.owner !== owner || frame.lineKey !== lineKey) continue;
+    frame.turn.notice();
+    if (frame.turn.open) return frame.turn;
+    if (frame.turn.loss) throw frame.turn.lossError();
   }
   return undefined;
+}
+
+/** Whether the running code is inside a turn that is inside this one. */
+export function runsInside(outer: Turn): boolean {
+  for (let frame = currentFrame(); frame; frame = frame.parent) {
+    for (let turn = frame.turn.outer; turn; turn = turn.outer) if (turn === outer) return true;
+  }
+  return false;
+}
+
+/** Whether code in this frame belongs to a function of this owner's users that still works. */
+export function isWorkOf(owner: object, frame: Frame | undefined): boolean {
+  for (let at = frame?.over ? frame.parent : frame; at; at = at.parent) if (at.works && at.owner === owner) return true;
+  return false;
 }
 
 /** One wait of code inside a frame, seen by the deadlock check for as long as it lasts. */
 export class Wait {
   readonly on: Waited;
-  readonly #frame: Frame;
+  readonly weight: number;
+  readonly #frames: readonly Frame[];
 
-  constructor(on: Waited, frame: Frame) {
+  constructor(on: Waited, weight: number, frame: Frame) {
     this.on = on;
-    this.#frame = frame;
-    for (let at: Frame | undefined = frame; at; at = at.parent) at.waits.add(this);
+    this.weight = weight;
+    this.#frames = [...frame.chain()];
+    for (const each of this.#frames) each.waits.add(this);
   }
 
   end(): void {
-    for (let at: Frame | undefined = this.#frame; at; at = at.parent) at.waits.delete(this);
+    for (const frame of this.#frames) frame.waits.delete(this);
   }
 }

@@ -1,20 +1,16 @@
 import { backoff } from './backoff.js';
-import type { Claim, LineRef, Place } from './engine.js';
+import type { Claim, Place } from './engine.js';
 import { CapacityError, EngineError, type HoldfastError, type Loss } from './errors.js';
 import type { KeptSession } from './kept-session.js';
 
-export interface ClaimRequest {
-  readonly line: LineRef;
-  readonly weight: number;
-  readonly capacity: number;
-  readonly wait: boolean;
-  readonly note: string;
-  readonly rw: boolean;
-}
+/** A claim that has no session yet. */
+export type ClaimRequest = Omit<Claim, 'id' | 'serial'>;
 
 /** What the local line hears of its claim. After `onRefused`, `onFailed` or `onLost` it hears nothing more. */
 export interface StandingEvents {
   onGranted(token: bigint): void;
+  /** The engine has it in line, behind others. */
+  onWaiting(): void;
   /** Only for a request that does not wait. */
   onRefused(): void;
   /** The engine could not be asked. The claim goes on trying until it is left. */
@@ -23,6 +19,8 @@ export interface StandingEvents {
   onFailed(error: HoldfastError): void;
   /** It waited or held, and is gone. */
   onLost(loss: Loss): void;
+  /** For those who look at the line. */
+  view(): { local: number; token: bigint | undefined };
 }
 
 /**
@@ -38,7 +36,7 @@ export interface StandingEvents {
  */
 export class Standing {
   readonly request: ClaimRequest;
-  readonly #events: StandingEvents;
+  readonly events: StandingEvents;
   #state: 'new' | 'entering' | 'waiting' | 'held' | 'over' = 'new';
   #session: KeptSession | undefined;
   #claim: Claim | undefined;
@@ -48,7 +46,7 @@ export class Standing {
 
   constructor(request: ClaimRequest, events: StandingEvents) {
     this.request = request;
-    this.#events = events;
+    this.events = events;
   }
 
   get id(): string | undefined {
@@ -76,11 +74,6 @@ export class Standing {
     return this.#state === 'over';
   }
 
-  /** True while we hold it and nobody else can have been granted. */
-  valid(): boolean {
-    return this.#state === 'held' && this.#session!.valid();
-  }
-
   begin(session: KeptSession): void {
     if (this.#state === 'over') return;
     this.#session = session;
@@ -93,15 +86,15 @@ export class Standing {
   grant(token: bigint): void {
     if (this.#state === 'over' || this.#state === 'held') return;
     const session = this.#session!;
-    if (!session.valid()) {
+    if (!session.sure()) {
       // The wall clock says that we were suspended: never hand out a lease before a beat has proved that we still live.
-      if (session.alive()) session.afterNextBeat(() => this.grant(token));
+      if (session.notice()) session.afterNextBeat(() => this.grant(token));
       return;
     }
     this.#settle();
     this.#state = 'held';
-    session.hold(this);
-    this.#events.onGranted(token);
+    this.heldAtBeat = session.beats;
+    this.events.onGranted(token);
   }
 
   /** Gives the claim up, held or not. False: the engine did not have it any more. */
@@ -114,17 +107,17 @@ export class Standing {
   lose(loss: Loss): void {
     if (this.#state === 'over') return;
     this.#finish();
-    this.#events.onLost(loss);
+    this.events.onLost(loss);
   }
 
   fail(error: HoldfastError): void {
     if (this.#state === 'over') return;
     this.#finish();
-    this.#events.onFailed(error);
+    this.events.onFailed(error);
   }
 
   failing(error: HoldfastError): void {
-    if (this.#state !== 'over') this.#events.onFailing(error);
+    if (this.#state !== 'over') this.events.onFailing(error);
   }
 
   /** Write → read. Goes on in the background until the engine has heard it: until then the claim is only too heavy. */
@@ -158,21 +151,23 @@ export class Standing {
       case 'waiting':
         this.#settle();
         this.#state = 'waiting';
-        return;
+        return this.events.onWaiting();
       case 'refused':
         this.#finish();
-        return this.#events.onRefused();
+        return this.events.onRefused();
       case 'mismatch':
         return this.fail(new CapacityError(this.request.line.name, this.request.capacity, place.capacity));
       case 'gone':
-        return session.ended({ reason: 'session' });
+        session.ended({ reason: 'session' });
+        // Unless the session had ended before, and nobody was told.
+        return this.lose({ reason: 'session' });
     }
   }
 
   #unanswered(error: HoldfastError, attempt: number): void {
     if (this.#state !== 'entering') return;
     if (!(error instanceof EngineError && error.retryable)) return this.fail(error);
-    this.#events.onFailing(error);
+    this.events.onFailing(error);
     const session = this.#session!;
     session.later(backoff(session.clock, attempt, session.ttlMs / 100, session.ttlMs / 6), () => {
       if (this.#state === 'entering') this.#enter(attempt + 1);
@@ -196,14 +191,13 @@ export class Standing {
   }
 
   #settle(): void {
-    if (this.#state === 'entering') this.#session!.settle(this);
+    if (this.#state === 'entering') this.settledAtBeat = this.#session!.beats;
   }
 
   /** The session to withdraw from, if any packet of ours can have reached it. */
   #finish(): KeptSession | undefined {
-    const { held, settled } = this;
     this.#state = 'over';
-    this.#session?.release(this, settled, held);
+    if (this.#claim) this.#session?.forget(this.#claim.id);
     return this.#session;
   }
 }

@@ -1,112 +1,286 @@
+import type { Clock, Timer } from './clock.js';
 import type { LineRef } from './engine.js';
-import type { Loss } from './errors.js';
+import { DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
 import { Floor } from './floor.js';
-import type { Frame } from './reentrancy.js';
+import { ALL } from './line.js';
+import { type Frame, isWorkOf, runsInside } from './reentrancy.js';
+import type { Validity } from './validity.js';
 
 /** What a turn stands on: a claim in the engine's line, or a place on the floor of an outer turn. */
 export interface Grip {
-  /** False from the moment on at which somebody else may hold. Noticing that it is over may end the turn at once. */
-  valid(): boolean;
-  /** Not certain at the moment; a beat will tell. */
-  readonly inJeopardy: boolean;
-  readonly remainingMs: number;
   readonly line: LineRef;
+  readonly clock: Clock;
+  readonly validity: Validity;
+  /** The turn that it is inside of. Undefined for one that stands in the engine's line. */
+  readonly outer: Turn | undefined;
+  /** Acts on ends that the clock knows of and nobody has seen yet. */
+  notice(): void;
   /** True, or false where the engine had lost it before. */
   giveBack(turn: Turn): Promise<boolean>;
-  /** Only for a writer's turn. */
-  downgrade(turn: Turn): Promise<Turn>;
-  turnLost(turn: Turn, loss: Loss): void;
+  /** Write → read: the token that it has from now on. */
+  readersToken(): bigint;
+  /** Resolves when others can read beside it. */
+  lighten(): Promise<void>;
+  /** Told once, unless the user had given it back before. */
+  lost(turn: Turn, loss: Loss): void;
 }
 
 export type TurnState = 'held' | 'jeopardy' | 'lost' | 'released';
 
-/** One user's hold of a lock, from grant to release. A lease is its public face. */
-export class Turn {
+/** As what a turn is held, until a downgrade: a lease is good for one hand. */
+export interface Hand {
   readonly token: bigint;
-  readonly weight: number;
+  readonly mode: 'read' | 'write';
+}
+
+/**
+ * One user's hold of a lock, from its grant until it is given back. It is the one place that knows who is inside, until
+ * when, and as what:
+ *
+ *     open ──▶ closing ──▶ over
+ *       └──────── lost ──────▲
+ *
+ * - *Who*: while it is open, acquires of the same lock may come inside, onto its floor. Once it is closing nobody new does,
+ *   and it is given back when those inside are done.
+ * - *Until when*: for as long as the session is valid, and until an end of its own by the clock (`maxHold`). To read this
+ *   changes nothing; `notice` is the step that acts on it.
+ * - *As what*: its hand. A downgrade changes it at once, so whoever comes inside from then on is inside a reader.
+ */
+export class Turn {
   /** The run that holds it, if one does. */
   frame: Frame | undefined;
-  /** Told once, when the turn is lost. */
+  /** The run in which it was asked for, if there was one: that work counts on it. */
+  readonly askedIn: Frame | undefined;
+  /** Called when the turn is lost, unless it was released before. */
   onLost: ((loss: Loss) => void) | undefined;
   readonly #grip: Grip;
-  #end: 'lost' | 'released' | undefined;
+  #state: 'open' | 'closing' | 'over' = 'open';
   #loss: Loss | undefined;
+  /** Whoever held it has given it back: what happens to it later is a matter of those inside. */
+  #released = false;
+  #weight: number;
+  #hand: Hand;
   #floor: Floor | undefined;
-  /** Forfeited, and on its way back to the engine. */
-  #returning: Promise<false> | undefined;
+  #endsAt: number;
+  #endTimer: Timer | undefined;
+  #givenBack: Promise<boolean> | undefined;
 
-  constructor(token: bigint, weight: number, grip: Grip) {
-    this.token = token;
-    this.weight = weight;
+  constructor(grip: Grip, weight: number, token: bigint, askedIn?: Frame) {
     this.#grip = grip;
+    this.#weight = weight;
+    this.askedIn = askedIn;
+    // Whoever is inside another turn holds what that one holds, and no longer than that one.
+    this.#hand = grip.outer?.hand ?? { token, mode: weight === ALL ? 'write' : 'read' };
+    this.#endsAt = grip.outer?.endsAt ?? Number.POSITIVE_INFINITY;
+  }
+
+  get line(): LineRef {
+    return this.#grip.line;
+  }
+
+  get outer(): Turn | undefined {
+    return this.#grip.outer;
+  }
+
+  get weight(): number {
+    return this.#weight;
+  }
+
+  get hand(): Hand {
+    return this.#hand;
+  }
+
+  // --- until when: to read this changes nothing ---------------------------------------------------------------------
+
+  get clock(): Clock {
+    return this.#grip.clock;
+  }
+
+  get validity(): Validity {
+    return this.#grip.validity;
+  }
+
+  get endsAt(): number {
+    return this.#endsAt;
   }
 
   get held(): boolean {
-    // valid() may find that validity is over and end this very turn.
-    return this.#end === undefined && this.#grip.valid() && this.#end === undefined;
+    const { clock, validity } = this.#grip;
+    return this.#state === 'open' && clock.now() < this.#endsAt && validity.valid;
+  }
+
+  /** Why it is over, whether somebody has noticed that already or not. */
+  get loss(): Loss | undefined {
+    if (this.#loss || this.#state !== 'open') return this.#loss;
+    if (this.clock.now() >= this.#endsAt) return { reason: 'maxHold' };
+    return this.validity.expired ? { reason: 'expired' } : undefined;
+  }
+
+  /** Whether whoever held it has given it back. */
+  get released(): boolean {
+    return this.#released;
   }
 
   get state(): TurnState {
-    const { held } = this;
-    if (this.#end) return this.#end;
-    return held && !this.#grip.inJeopardy ? 'held' : 'jeopardy';
+    const { loss } = this;
+    if (this.#released || loss?.reason === 'released') return 'released';
+    if (loss) return 'lost';
+    return this.held && !this.validity.inJeopardy ? 'held' : 'jeopardy';
   }
 
   get remainingMs(): number {
-    return this.held ? this.#grip.remainingMs : 0;
+    return this.held ? Math.min(this.#endsAt - this.clock.now(), this.validity.remainingMs) : 0;
   }
 
-  get loss(): Loss | undefined {
-    return this.#loss;
+  // --- who is inside ------------------------------------------------------------------------------------------------
+
+  /** Whether somebody may come inside. */
+  get open(): boolean {
+    return this.#state === 'open';
+  }
+
+  /** The turns that must end before this one does: itself, or, once it is only kept for them, those inside. */
+  *blockers(): Iterable<Turn> {
+    if (this.open) yield this;
+    else if (this.#floor) yield* this.#floor.holders();
   }
 
   /** Where acquires inside this turn queue among themselves. */
   get floor(): Floor {
-    this.#floor ??= new Floor(this, this.#grip);
+    this.#floor ??= new Floor(this);
     return this.#floor;
   }
 
-  /** Gives it back once the turns inside it are done. False if it was lost; one that was forfeited is back by then. */
-  release(): Promise<boolean> {
-    if (!this.#close()) return this.#end === 'released' ? RELEASED : (this.#returning ?? LOST);
-    return this.#floor ? this.#floor.close().then(() => this.#grip.giveBack(this)) : this.#grip.giveBack(this);
+  /** Acts on what the clock says: what has ended is lost now, whether a timer has run or not. */
+  notice(): void {
+    this.#grip.notice();
+    if (this.#endsAt === Number.POSITIVE_INFINITY || this.#state === 'over') return;
+    if (this.clock.now() >= this.#endsAt) this.forfeit({ reason: 'maxHold' });
   }
 
-  /** Write → read. Undefined if it was lost. The running frame, if there is one, goes on with the new turn. */
-  async downgrade(): Promise<Turn | undefined> {
-    if (!this.#close()) return undefined;
-    await this.#floor?.close();
-    const reader = await this.#grip.downgrade(this);
-    this.frame?.continueWith(reader);
+  /** It ends after so long at the latest, with all that is inside. */
+  endAfter(ms: number): void {
+    const endsAt = this.clock.now() + ms;
+    if (endsAt >= this.#endsAt) return;
+    this.#endsAt = endsAt;
+    this.#watchEnd();
+  }
+
+  #watchEnd(): void {
+    this.#endTimer?.close();
+    this.#endTimer = this.clock.timer(Math.max(1, this.#endsAt - this.clock.now()), () => {
+      this.notice();
+      // Timers may be early by a moment.
+      if (this.#state !== 'over') this.#watchEnd();
+    });
+    this.#endTimer.unref();
+  }
+
+  // --- how it ends --------------------------------------------------------------------------------------------------
+
+  /** Lets nobody new in, and gives it back when those inside are done. Resolves when that is so; false if it was lost. */
+  close(): Promise<boolean> {
+    this.notice();
+    if (this.#state === 'over') return this.#loss?.reason === 'released' ? RELEASED : (this.#givenBack ?? LOST);
+    if (this.#state === 'open') this.#released = true;
+    this.#state = 'closing';
+    this.#givenBack ??= this.#floor?.busy ? this.#floor.emptied().then(() => this.#giveBack()) : this.#giveBack();
+    return this.#givenBack;
+  }
+
+  /** The same without waiting for those inside, of whom the caller may be one. */
+  release(): Promise<boolean> {
+    const givenBack = this.close();
+    return this.#state === 'closing' ? RELEASED : givenBack;
+  }
+
+  /**
+   * Write → read. From the call on whoever comes inside is inside a reader. Resolves when others can read beside it, and
+   * rejects if it was lost before. A run that ends meanwhile gives back what is the reader's by then.
+   */
+  async downgrade(): Promise<Hand> {
+    this.notice();
+    if (!this.open) throw this.lossError();
+    if (runsInside(this)) throw downgradedFromInside(this.line.name);
+    const writers = this.#floor;
+    writers?.refuseWriters();
+    this.#weight = 1;
+    const reader: Hand = { token: this.#grip.readersToken(), mode: this.outer ? this.#hand.mode : 'read' };
+    this.#hand = reader;
+    this.#floor = writers?.busy ? new Floor(this, writers) : undefined;
+    this.onLost = undefined;
+    if (writers?.busy) await writers.emptied();
+    if (this.open) await this.#grip.lighten();
+    this.notice();
+    if (this.#loss) throw new LeaseLostError(this.line.name, this.#loss, reader.token);
     return reader;
   }
 
+  /** The engine has lost it, or will when the session ends: there is nothing to give back. */
   lose(loss: Loss): void {
-    if (this.#loss) return;
-    const released = this.#end === 'released';
-    this.#end = loss.reason === 'released' ? 'released' : 'lost';
-    this.#loss = loss;
+    if (this.#state === 'over') return;
+    const told = this.#tell(loss);
+    this.#state = 'over';
+    this.#endTimer?.close();
     this.#floor?.lose(loss);
-    if (released) return;
-    this.#grip.turnLost(this, loss);
-    this.onLost?.(loss);
+    told();
   }
 
-  /** Loses it by our own decision (maxHold) and gives it back. */
+  /** Loses it by our own decision and gives it back. */
   forfeit(loss: Loss): void {
-    if (this.#end) return;
+    if (this.#state === 'over') return;
     this.lose(loss);
-    this.#returning = this.#grip.giveBack(this).then(() => false);
+    this.#givenBack = this.#grip.giveBack(this).then(() => false);
   }
 
-  /** False if it is over already. In doubt is still ours: only an end decides. */
-  #close(): boolean {
-    this.#grip.valid();
-    if (this.#end) return false;
-    this.#end = 'released';
-    return true;
+  /** It is over for whoever holds it, but those inside may end their work: it is kept until `close`. */
+  revoke(loss: Loss): void {
+    if (this.#state !== 'open') return;
+    const told = this.#tell(loss);
+    this.#state = 'closing';
+    told();
+  }
+
+  /** The instance ends: what no function works in any more is given back, here and inside. */
+  drain(error: HoldfastError, owner: object): void {
+    const kept = this.frame?.works || isWorkOf(owner, this.askedIn);
+    if (!kept) this.revoke({ reason: 'released' });
+    this.#floor?.drain(error, owner);
+    // Functions inside it may end: it is given back when they have.
+    if (!kept) void this.close();
+  }
+
+  lossError(): LeaseLostError {
+    const loss = (this.#released ? undefined : this.loss) ?? { reason: 'released' };
+    return new LeaseLostError(this.line.name, loss, this.#hand.token);
+  }
+
+  /** What is to be told once the state has changed: a listener may call back into us. */
+  #tell(loss: Loss): () => void {
+    this.#loss ??= loss;
+    if (this.#state !== 'open') return () => {};
+    return () => {
+      // The end of an instance is not a loss.
+      if (loss.reason !== 'released') this.#grip.lost(this, loss);
+      this.onLost?.(loss);
+    };
+  }
+
+  #giveBack(): Promise<boolean> {
+    if (this.#state === 'over') return LOST;
+    this.#state = 'over';
+    this.#endTimer?.close();
+    return this.#grip.giveBack(this);
   }
 }
 
 const RELEASED = Promise.resolve(true);
 const LOST = Promise.resolve(false);
+
+function downgradedFromInside(name: string): DeadlockError {
+  return new DeadlockError(
+    `${quote(name)} can't be downgraded by code inside it, for which it would have to wait. Downgrade the inner lease, or downgrade ` +
+      'later.',
+    [name],
+  );
+}

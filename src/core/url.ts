@@ -39,6 +39,11 @@ export function parseEngineUrl(text: string): EngineUrl {
   return { ...base, ...parseAuthority(address.slice(2)) };
 }
 
+/** Which system a URL stands for, whoever asks there and how: without credentials and parameters. */
+export function placeOf({ scheme, hosts, path }: EngineUrl): string {
+  return `${scheme}:${hosts.map(({ host, port }) => `//${host}:${port ?? ''}`).join(',')}${path}`;
+}
+
 function parseAuthority(text: string): Pick<EngineUrl, 'path' | 'hosts' | 'user' | 'password'> {
   const slash = text.indexOf('/');
   const authority = slash === -1 ? text : text.slice(0, slash);

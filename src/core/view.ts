@@ -56,7 +56,7 @@ function claimView(claim: EngineClaim, localView: LocalView): ClaimView {
   const own = localView(id);
   const note = readNote(claim.note);
   const token = own?.token ?? (claim.token === undefined ? undefined : claim.token * TURNS_PER_TOKEN);
-  return {
+  return withTokenAsText({
     id,
     state,
     weight,
@@ -67,7 +67,7 @@ function claimView(claim: EngineClaim, localView: LocalView): ClaimView {
     ...(own && { local: own.local }),
     ...(note.task !== undefined && { task: note.task }),
     ...(note.value !== undefined && { value: note.value }),
-  };
+  });
 }
 
 /** Claims of other libraries, or of other versions of this one, may carry anything. */
@@ -88,9 +88,15 @@ function readNote(text: string | undefined): Note {
 }
 
 function withJson(view: Omit<LineView, 'toJSON'>): LineView {
-  const toJSON = (): object => ({
-    ...view,
-    claims: view.claims.map((claim) => ({ ...claim, token: claim.token?.toString() })),
-  });
-  return Object.defineProperty(view, 'toJSON', { value: toJSON, enumerable: false }) as LineView;
+  return hidden(view, 'toJSON', () => ({ ...view })) as LineView;
+}
+
+/** JSON has no bigint: `JSON.stringify` writes the token as text. */
+export function withTokenAsText<T extends { readonly token: bigint | undefined }>(view: T): T {
+  return hidden(view, 'toJSON', () => ({ ...view, token: view.token?.toString() }));
+}
+
+/** With a property that is not seen when the object is listed, copied or compared. */
+function hidden<T extends object>(target: T, key: string, value: unknown): T {
+  return Object.defineProperty(target, key, { value, enumerable: false });
 }

@@ -1,7 +1,8 @@
 import { forgetAbort, quitOnAbort } from './abort.js';
 import type { Clock, Timer } from './clock.js';
+import type { Deadlines } from './deadlines.js';
 import type { Link } from './queue.js';
-import type { Wait } from './reentrancy.js';
+import { currentFrame, type Frame, type Wait } from './reentrancy.js';
 import type { Turn } from './turn.js';
 
 export interface Patience {
@@ -10,11 +11,16 @@ export interface Patience {
   readonly signal: AbortSignal | undefined;
 }
 
+/** Time enough for a far engine to say who holds the lock. */
+const LOOK_AHEAD_MS = 500;
+
 /** Where a waiter stands at the moment: a cohort, or a floor. */
 export interface Station {
   /** It is settled and must not be served any more. */
   dropped(waiter: Waiter): void;
   timedOut(waiter: Waiter): void;
+  /** A timeout will soon be over: what is to be said then can be looked up now. */
+  nearlyOver(): void;
 }
 
 /** One pending acquire. It is settled exactly once: by a turn, by `undefined` (tried and busy), or by an error. */
@@ -23,6 +29,8 @@ export class Waiter {
   readonly startedAt: number;
   readonly weight: number;
   readonly patience: Patience;
+  /** The run that asks, if one does. */
+  readonly frame: Frame | undefined = currentFrame();
   at: Station | undefined;
   link: Link<Waiter> | undefined;
   /** Set while code inside a frame waits, for the deadlock check. */
@@ -31,6 +39,7 @@ export class Waiter {
   #resolve!: (turn: Turn | undefined) => void;
   #reject!: (error: unknown) => void;
   #timer: Timer | undefined;
+  #trying: { answered(): boolean } | undefined;
 
   constructor(clock: Clock, weight: number, patience: Patience) {
     this.startedAt = clock.now();
@@ -47,12 +56,30 @@ export class Waiter {
     return this.patience.timeoutMs === 0;
   }
 
-  /** Starts to count. An abort rejects with the signal's own reason; on a timeout the station knows what to say. */
-  watch(clock: Clock): void {
+  /** Whether its wait ends whatever others do. */
+  get endsByItself(): boolean {
+    return this.patience.timeoutMs !== undefined || this.patience.signal !== undefined;
+  }
+
+  /**
+   * Starts to count. An abort rejects with the signal's own reason; on a timeout the station knows what to say. One try has no
+   * timeout, but it does not wait for longer than the engine may take for one answer.
+   */
+  watch(clock: Clock, tries: Deadlines | undefined): void {
     const { timeoutMs, signal } = this.patience;
     if (this.settled) return;
-    if (timeoutMs) this.#timer = clock.timer(timeoutMs, () => this.at?.timedOut(this));
+    if (this.triesOnce) this.#trying = tries?.start(() => this.at?.timedOut(this));
+    else if (timeoutMs !== undefined) this.#countDown(clock, timeoutMs);
     if (signal) quitOnAbort(signal, this);
+  }
+
+  #countDown(clock: Clock, timeoutMs: number): void {
+    const aheadMs = Math.min(LOOK_AHEAD_MS, timeoutMs / 2);
+    this.#timer = clock.timer(timeoutMs - aheadMs, () => {
+      const leftMs = Math.max(0, this.startedAt + timeoutMs - clock.now());
+      this.#timer = clock.timer(leftMs, () => this.at?.timedOut(this));
+      this.at?.nearlyOver();
+    });
   }
 
   resolve(turn: Turn | undefined): void {
@@ -67,6 +94,7 @@ export class Waiter {
     if (this.settled) return false;
     this.settled = true;
     this.#timer?.close();
+    this.#trying?.answered();
     if (this.patience.signal) forgetAbort(this.patience.signal, this);
     this.wait?.end();
     this.at?.dropped(this);

@@ -14,7 +14,7 @@ export interface OpenOptions {
 /** Tokens are integers of 64 bits with a sign. */
 export const LARGEST_TOKEN = 2n ** 63n - 1n;
 
-export function presented(shown: Lease | bigint, { shared }: OpenOptions = {}): Fence {
+export function presented(shown: Lease | bigint, { shared }: OpenOptions = {}): Fence & { readonly origin?: unknown } {
   if (typeof shown === 'bigint') {
     if (shown < 1n || shown > LARGEST_TOKEN)
       throw new ConfigError(`A token is a positive integer of 64 bits; got ${shown}.`);
@@ -31,6 +31,25 @@ export function presented(shown: Lease | bigint, { shared }: OpenOptions = {}): 
       `shared is ${shared}, but the lease of ${quote(shown.name)} is a ${fence.mode} lease. A lease knows by itself.`,
     );
   return fence;
+}
+
+/**
+ * What one fence has been shown. It remembers whose leases those are: a token of a second engine is neither older nor newer,
+ * and would lock out the first for ever, or let everything pass.
+ */
+export class Presenter {
+  #origin: unknown;
+
+  present(shown: Lease | bigint, options?: OpenOptions): Fence {
+    const { origin, ...fence } = presented(shown, options);
+    if (origin === undefined) return fence;
+    this.#origin ??= origin;
+    if (this.#origin !== origin)
+      throw new ConfigError(
+        'This fence has been opened with leases of another engine, whose tokens can’t be compared. Make a fence for each.',
+      );
+    return fence;
+  }
 }
 
 export function checkResource(resource: unknown): string {

@@ -17,7 +17,7 @@ import { portOf } from '../engines/redis/port-of.js';
 import { defineScript, type RedisPort, type Script } from '../engines/redis/port.js';
 import type { Lease } from '../index.js';
 import { fencedScript, newestIn } from './lua.js';
-import { checkResource, type OpenOptions, presented } from './presented.js';
+import { checkResource, type OpenOptions, Presenter } from './presented.js';
 
 export interface RedisFenceOptions {
   /** The key that a resource's fence is kept in. Default: `holdfast:fence:{resource}`. */
@@ -34,6 +34,7 @@ const SET = defineScript(fencedScript(`return redis.call('SET', KEYS[1], unpack(
 export class RedisFence {
   readonly #port: RedisPort;
   readonly #keyOf: (resource: string) => string;
+  readonly #presenter = new Presenter();
 
   constructor(client: object, options: RedisFenceOptions) {
     this.#port = portOf(client);
@@ -49,7 +50,8 @@ export class RedisFence {
    */
   async open(resource: string, shown: Lease | bigint, options?: OpenOptions): Promise<OpenRedisFence> {
     checkResource(resource);
-    const open = new OpenRedisFence(this.#port, resource, this.#keyOf(resource), presented(shown, options));
+    const fence = this.#presenter.present(shown, options);
+    const open = new OpenRedisFence(this.#port, resource, this.#keyOf(resource), fence);
     await open.check();
     return open;
   }

@@ -27,7 +27,7 @@ import { portOf, type Row, type SqlPort } from '../sql/port.js';
 import { SqlitePort } from '../sql/sqlite.js';
 import { statement } from '../sql/statement.js';
 import { checkTransaction, isMissingTable, stale, tokensOf } from './answers.js';
-import { checkResource, type OpenOptions, presented } from './presented.js';
+import { checkResource, type OpenOptions, Presenter } from './presented.js';
 import { FenceTable, type TableOptions } from './table.js';
 
 export interface SqlFenceOptions extends TableOptions {
@@ -49,6 +49,7 @@ export class SqlFence {
   readonly #port: SqlPort;
   readonly #table: FenceTable;
   readonly #mayMigrate: boolean;
+  readonly #presenter = new Presenter();
 
   constructor(db: object, options: SqlFenceOptions) {
     this.#db = db;
@@ -70,7 +71,7 @@ export class SqlFence {
    */
   async open(resource: string, shown: Lease | bigint, options?: OpenOptions): Promise<void> {
     checkResource(resource);
-    const fence = presented(shown, options);
+    const fence = this.#presenter.present(shown, options);
     await (this.#port.dialect === 'mysql' ? this.#openInMysql(resource, fence) : this.#open(resource, fence));
   }
 

@@ -4,7 +4,7 @@ import type { Lease } from '../index.js';
 import type { Row } from '../sql/port.js';
 import { type SqliteDatabase, SqlitePort } from '../sql/sqlite.js';
 import { checkTransaction, isMissingTable, stale, tokensOf } from './answers.js';
-import { checkResource, type OpenOptions, presented } from './presented.js';
+import { checkResource, type OpenOptions, Presenter } from './presented.js';
 import type { SqlFenceOptions } from './sql.js';
 import { FenceTable } from './table.js';
 
@@ -12,6 +12,7 @@ export class SqliteFence {
   readonly #port: SqlitePort;
   readonly #table: FenceTable;
   readonly #mayMigrate: boolean;
+  readonly #presenter = new Presenter();
 
   constructor(db: SqliteDatabase, options: SqlFenceOptions) {
     this.#port = new SqlitePort(db);
@@ -27,7 +28,7 @@ export class SqliteFence {
   /** The same at once: for transactions that must not wait, like those of better-sqlite3. */
   openSync(resource: string, shown: Lease | bigint, options?: OpenOptions): void {
     checkResource(resource);
-    const fence = presented(shown, options);
+    const fence = this.#presenter.present(shown, options);
     checkTransaction(this.#port.inTransaction);
     if (this.#present(resource, fence).length > 0) return;
     throw stale(resource, fence, tokensOf(this.#port.rowsNow(this.#table.look(resource))[0]));

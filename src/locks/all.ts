@@ -1,18 +1,11 @@
 import { parseDuration, show } from '../core/duration.js';
 import { AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
-import { taskForRun } from '../core/reentrancy.js';
+import { type Frame, taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
 import { type HeldLease, type Lease, ownLease } from './lease.js';
-import {
-  type AcquireOptions,
-  LineLock,
-  type Lock,
-  type RunArguments,
-  runArguments,
-  runWith,
-  type TryOptions,
-} from './lock.js';
+import { type AcquireOptions, LineLock, type Lock, type RunArguments, runArguments, type TryOptions } from './lock.js';
+import { runInside } from './run.js';
 
 /** Several leases that were acquired together. */
 export interface Leases extends AsyncDisposable {
@@ -58,7 +51,7 @@ class LockSet implements AllLock {
 
   tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
     const task = taskForRun();
-    return this.#gather((member) => member.take(options, false, task));
+    return this.#gather(task, (member) => member.take(options, false, task));
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -67,11 +60,9 @@ class LockSet implements AllLock {
     const [options, work] = runArguments(args);
     const task = taskForRun();
     const leases = await this.#acquire(options, task);
-    const held = this.#members.map((member) => ({
-      key: member.target.key,
-      lease: ownLease(leases.of(member), 'lease'),
-    }));
-    return runWith(this.#instance, task, held, () => work(leases));
+    const frames: Frame[] = [];
+    for (const member of this.#members) frames.push(member.frameFor(leases.of(member), task, frames.at(-1)));
+    return runInside(this.#instance, frames, () => work(leases));
   }
 
   inspect(): Promise<readonly LineView[]> {
@@ -82,40 +73,73 @@ class LockSet implements AllLock {
     const timeoutMs = options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout');
     const { clock } = this.#instance.options;
     const startedAt = clock.now();
-    const leases = await this.#gather(async (member) => {
-      const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
-      try {
-        return await member.take(leftMs === undefined ? options : { ...options, timeout: leftMs }, true, task);
-      } catch (error) {
-        if (!(error instanceof AcquireTimeoutError)) throw error;
-        throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
-      }
-    });
+    const leases = await this.#gather(
+      task,
+      async (member) => {
+        const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
+        // Not one try more: that has a time of its own.
+        if (leftMs === 0 && timeoutMs !== 0) throw new AcquireTimeoutError(member.name, timeoutMs!);
+        try {
+          return await member.take(leftMs === undefined ? options : { ...options, timeout: leftMs }, true, task);
+        } catch (error) {
+          if (!(error instanceof AcquireTimeoutError)) throw error;
+          throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
+        }
+      },
+      timeoutMs ? startedAt + timeoutMs + LATE_MS : undefined,
+    );
     return leases as Leases;
   }
 
-  /** Takes one after the other in order. What was taken is given back when one can't be had, or was lost on the way. */
-  async #gather(take: (member: Member) => Promise<Lease | undefined>): Promise<Leases | undefined> {
+  #until(endsAt: number, work: Promise<unknown>): Promise<void> {
+    const { clock } = this.#instance.options;
+    return new Promise((resolve) => {
+      const timer = clock.timer(Math.max(0, endsAt - clock.now()), () => resolve());
+      void work.then(() => {
+        timer.close();
+        resolve();
+      });
+    });
+  }
+
+  /**
+   * Takes one after the other in order. What was taken is given back when one can't be had, or was lost on the way. Whoever
+   * waits for the next does so inside those that it has, so that a deadlock with others is seen.
+   */
+  async #gather(
+    task: number,
+    take: (member: Member) => Promise<Lease | undefined>,
+    settleBy?: number,
+  ): Promise<Leases | undefined> {
     const taken = new Map<string, HeldLease>();
+    const frames: Frame[] = [];
     const giveBack = (): Promise<unknown> => Promise.all([...taken.values()].map((lease) => lease.release()));
     try {
       for (const member of this.#members) {
-        const lease = await take(member);
+        const inside = frames.at(-1);
+        const lease = await (inside ? inside.run(() => take(member)) : take(member));
         if (!lease) {
           await giveBack();
           return undefined;
         }
         taken.set(member.target.key, ownLease(lease, 'lease'));
+        frames.push(member.frameFor(lease, task, inside));
       }
       const leases = new HeldLeases(this.#instance, taken);
       leases.assertHeld();
       return leases;
     } catch (error) {
-      await giveBack();
+      // A timeout is not to wait for an engine that does not answer.
+      await (settleBy === undefined ? giveBack() : this.#until(settleBy, giveBack()));
       throw error;
+    } finally {
+      for (const frame of frames) frame.end();
     }
   }
 }
+
+/** A timeout is kept to within a tenth of a second. */
+const LATE_MS = 95;
 
 class HeldLeases implements Leases {
   readonly #instance: Instance;
@@ -157,6 +181,10 @@ class HeldLeases implements Leases {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  toJSON(): object {
+    return [...this.#leases.values()].map((lease) => lease.toJSON());
   }
 }
 

@@ -1,12 +1,14 @@
 import { type Duration, parseDuration, show } from '../core/duration.js';
-import { AcquireTimeoutError, ConfigError, EngineError } from '../core/errors.js';
+import { ConfigError, EngineError, LeaseLostError } from '../core/errors.js';
 import { type Instance, lineKey, type Target } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkName } from '../core/names.js';
-import { taskForRun } from '../core/reentrancy.js';
+import { Frame, taskForRun } from '../core/reentrancy.js';
+import { withTokenAsText } from '../core/view.js';
 import { HeldLease, type Lease } from './lease.js';
-import { checkSignal, runWith } from './lock.js';
+import { checkSignal } from './lock.js';
 import { checkRegisterValue } from './register.js';
+import { runInside } from './run.js';
 
 /** A leader's time in office: a lease whose token grows with every leader. */
 export type Term = Lease;
@@ -57,10 +59,11 @@ export class Election {
     for (;;) {
       const task = taskForRun();
       const term = await this.#campaign(options, task);
+      const frame = new Frame(this.#instance, this.#target.key, term.turn, task);
       try {
-        return await runWith(this.#instance, task, [{ key: this.#target.key, lease: term }], () => work(term));
+        return await runInside(this.#instance, [frame], () => work(term), { yields: true });
       } catch (error) {
-        if (term.state !== 'lost') throw error;
+        if (!tellsLoss(error, term)) throw error;
       }
     }
   }
@@ -74,7 +77,8 @@ export class Election {
     let reachedAt = clock.now();
     while (!options.signal?.aborted) {
       try {
-        const leader = await this.#leader();
+        const leader = await this.#unlessAborted(this.#leader(), options.signal);
+        if (options.signal?.aborted) return;
         reachedAt = clock.now();
         if (first || leader?.token !== seen?.token) yield leader;
         seen = leader;
@@ -97,8 +101,8 @@ export class Election {
       value,
       task,
     });
-    if (!turn) throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(this.#target.ref));
-    return new HeldLease(this.#target.ref, turn, this.#instance.options.clock);
+    if (!turn) throw await this.#instance.busy(this.#target.ref);
+    return new HeldLease(this.#instance, turn);
   }
 
   /** A holder without a value is no leader: a mutex of this name. */
@@ -107,9 +111,19 @@ export class Election {
       const [claim] = claims;
       if (kind !== 'lock' || claim?.state !== 'held' || claim.value === undefined || claim.token === undefined)
         continue;
-      return { value: claim.value, token: claim.token, label: claim.label };
+      return withTokenAsText({ value: claim.value, token: claim.token, label: claim.label });
     }
     return undefined;
+  }
+
+  /** An abort does not wait for the look that is under way. */
+  #unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T | undefined> {
+    if (!signal) return work;
+    return new Promise((resolve, reject) => {
+      const aborted = (): void => resolve(undefined);
+      signal.addEventListener('abort', aborted, { once: true });
+      work.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted));
+    });
   }
 
   #pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
@@ -123,6 +137,12 @@ export class Election {
       signal?.addEventListener('abort', done, { once: true });
     });
   }
+}
+
+/** Whether the error says no more than that the term is over: whatever was aborted says so in its own way. */
+function tellsLoss(error: unknown, term: HeldLease): boolean {
+  if (!term.turn.loss) return false;
+  return error instanceof LeaseLostError || (error instanceof Error && error.name === 'AbortError');
 }
 
 function checkValue(value: unknown): void {

@@ -1,10 +1,10 @@
-import type { Clock, Timer } from '../core/clock.js';
 import type { Fence, LineRef } from '../core/engine.js';
 import { ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
-import { PRESENT, type Presentable } from '../core/fence.js';
-import { ALL } from '../core/line.js';
+import { PRESENT, type Presentable, type Presented } from '../core/fence.js';
+import type { Instance } from '../core/instance.js';
+import { outside } from '../core/outside.js';
 import { releaseIsObserved, traceRelease } from '../core/telemetry.js';
-import type { Turn, TurnState } from '../core/turn.js';
+import type { Hand, Turn, TurnState } from '../core/turn.js';
 
 /** What you hold after a grant. `await using lease = …` releases it at the end of the block. */
 export interface Lease extends AsyncDisposable {
@@ -32,47 +32,43 @@ export interface WriteLease extends Lease {
 
 export class HeldLease implements WriteLease, Presentable {
   readonly token: bigint;
-  readonly #ref: LineRef;
-  readonly #turn: Turn;
-  readonly #clock: Clock;
+  readonly turn: Turn;
+  readonly #instance: Instance;
+  /** As what it was granted. A downgrade changes the turn's hand: then this lease is over. */
+  readonly #hand: Hand;
   #abort: AbortController | undefined;
-  #maxHold: Timer | undefined;
-  readonly #endsAt: number | undefined;
   #released: Promise<boolean> | undefined;
 
-  constructor(ref: LineRef, turn: Turn, clock: Clock, maxHoldMs?: number) {
-    this.token = turn.token;
-    this.#ref = ref;
-    this.#turn = turn;
-    this.#clock = clock;
-    if (maxHoldMs === undefined) return;
-    this.#endsAt = clock.now() + maxHoldMs;
-    this.#maxHold = clock.timer(maxHoldMs, () => turn.forfeit({ reason: 'maxHold' }));
-    this.#maxHold.unref();
+  constructor(instance: Instance, turn: Turn) {
+    this.turn = turn;
+    this.token = turn.hand.token;
+    this.#hand = turn.hand;
+    this.#instance = instance;
   }
 
   get name(): string {
-    return this.#ref.name;
+    return this.turn.line.name;
   }
 
   get state(): TurnState {
-    return this.#turn.state;
+    return this.#isCurrent ? this.turn.state : 'released';
   }
 
   get held(): boolean {
-    return this.#turn.held;
+    return this.#isCurrent && this.turn.held;
   }
 
   get remaining(): number {
-    return this.#turn.remainingMs;
+    return this.#isCurrent ? this.turn.remainingMs : 0;
   }
 
   get signal(): AbortSignal {
     if (!this.#abort) {
       const abort = new AbortController();
       this.#abort = abort;
-      this.#turn.onLost = (loss) => abort.abort(this.#lost(loss));
-      if (this.#turn.loss) abort.abort(this.#lost(this.#turn.loss));
+      if (this.#isCurrent) this.turn.onLost = (loss) => outside(() => abort.abort(this.#lost(loss)));
+      const loss = this.#isCurrent && !this.turn.released ? this.turn.loss : undefined;
+      if (loss) abort.abort(this.#lost(loss));
     }
     return this.#abort.signal;
   }
@@ -87,12 +83,12 @@ export class HeldLease implements WriteLease, Presentable {
   }
 
   async downgrade(): Promise<Lease> {
-    const reader = await this.#turn.downgrade();
-    this.#maxHold?.close();
-    if (!reader) throw this.lossError();
-    // Writer or reader, maxHold is how long it may be held in all.
-    const leftMs = this.#endsAt === undefined ? undefined : Math.max(0, this.#endsAt - this.#clock.now());
-    return new HeldLease(this.#ref, reader, this.#clock, leftMs);
+    if (!this.#isCurrent) throw this.lossError();
+    const reader = this.turn.downgrade();
+    // Made at once: its hand is the turn's from the call on.
+    const lease = new HeldLease(this.#instance, this.turn);
+    await reader;
+    return lease;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -107,41 +103,51 @@ export class HeldLease implements WriteLease, Presentable {
 
   /** Why it is not held, as an error. */
   lossError(): LeaseLostError {
-    return this.#lost(this.#turn.loss ?? { reason: this.state === 'released' ? 'released' : 'expired' });
-  }
-
-  get turn(): Turn {
-    return this.#turn;
+    return this.#isCurrent ? this.turn.lossError() : this.#lost({ reason: 'released' });
   }
 
   /** What this lease may show at the register of its name. */
-  fenceFor(name: string): Fence {
+  fenceFor(instance: Instance, name: string): Fence {
     if (this.name !== name) {
       throw new ConfigError(
         `The register of ${quote(name)} needs a lease of ${quote(name)}, not one of ${quote(this.name)}.`,
+      );
+    }
+    if (!instance.isOnSameEngine(this.#instance)) {
+      throw new ConfigError(
+        `The register of ${quote(name)} needs a lease of its own engine and namespace: tokens of another say nothing here.`,
       );
     }
     return this[PRESENT]();
   }
 
   /** What this lease may show at a fence. */
-  [PRESENT](): Fence {
-    if (this.#ref.kind === 'semaphore') {
+  [PRESENT](): Presented {
+    if (this.turn.line.kind === 'semaphore') {
       throw new ConfigError(
         `A semaphore lease of ${quote(this.name)} can't open a fence: several may hold at once, so no token is the newest. Use a mutex.`,
       );
     }
-    return { token: this.token, mode: this.#turn.weight === ALL ? 'write' : 'read' };
+    return { ...this.#hand, origin: this.#instance.place };
   }
 
-  isOn(ref: LineRef): boolean {
-    return this.#ref.kind === ref.kind && this.#ref.name === ref.name;
+  belongsTo(instance: Instance): boolean {
+    return this.#instance === instance;
+  }
+
+  isOn({ kind, name }: LineRef): boolean {
+    return this.turn.line.kind === kind && this.turn.line.name === name;
+  }
+
+  get #isCurrent(): boolean {
+    return this.turn.hand === this.#hand;
   }
 
   #release(): Promise<boolean> {
-    this.#maxHold?.close();
-    if (!releaseIsObserved()) return this.#turn.release();
-    return traceRelease({ name: this.name, kind: this.#ref.kind, token: this.token }, () => this.#turn.release());
+    if (!this.#isCurrent) return Promise.resolve(true);
+    if (!releaseIsObserved()) return this.turn.release();
+    const { kind } = this.turn.line;
+    return traceRelease({ name: this.name, kind, token: this.token }, () => this.turn.release());
   }
 
   #lost(loss: Loss): LeaseLostError {

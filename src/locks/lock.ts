@@ -1,11 +1,12 @@
 import { type Duration, parseDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
-import { AcquireTimeoutError, ConfigError, LeaseLostError, quote } from '../core/errors.js';
+import { ConfigError, quote } from '../core/errors.js';
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
 import { checkName } from '../core/names.js';
 import { Frame, taskForRun } from '../core/reentrancy.js';
 import { emptyLineView, type LineView } from '../core/view.js';
 import { HeldLease, type Lease, ownLease } from './lease.js';
+import { runInside } from './run.js';
 
 export interface TryOptions {
   /** Cancels the wait only; rejects with the signal's reason. */
@@ -80,8 +81,8 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     const [options, work] = runArguments(args);
     const task = taskForRun();
     const lease = (await this.take(options, true, task)) as L;
-    const held = [{ key: this.target.key, lease: ownLease(lease, 'lease') }];
-    return runWith(this.#instance, task, held, () => work(lease));
+    const frame = this.frameFor(lease, task);
+    return runInside(this.#instance, [frame], () => work(lease));
   }
 
   async inspect(): Promise<LineView> {
@@ -95,16 +96,25 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return this.#instance === instance;
   }
 
+  /** What makes code run inside this lease. */
+  frameFor(lease: Lease, task: number, parent?: Frame): Frame {
+    return new Frame(this.#instance, this.target.key, ownLease(lease, 'lease').turn, task, parent);
+  }
+
   /** Undefined only if it does not wait. With a task if a run is to follow. */
   async take(options: AcquireOptions, waits: boolean, task?: number): Promise<L | undefined> {
-    const { ref } = this.target;
     const asking = this.#asking(options, waits ? options.timeout : 0, task);
     const maxHoldMs = options.maxHold === undefined ? undefined : parseDuration(options.maxHold, 'maxHold');
     const turn = await this.#instance.acquire(this.target, asking);
-    // Every lease can do what the most capable one can; the interface says which of it makes sense.
-    if (turn) return new HeldLease(ref, turn, this.#instance.options.clock, maxHoldMs) as unknown as L;
+    if (turn) {
+      // It may have been lost while the promise was on its way.
+      if (!turn.open) throw turn.lossError();
+      if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
+      // Every lease can do what the most capable one can; the interface says which of it makes sense.
+      return new HeldLease(this.#instance, turn) as unknown as L;
+    }
     if (!waits) return undefined;
-    throw new AcquireTimeoutError(this.name, 0, await this.#instance.obstacle(ref));
+    throw await this.#instance.busy(this.target.ref);
   }
 
   #asking(options: TryOptions, timeout: Duration | undefined, task: number | undefined): Asking {
@@ -131,6 +141,10 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     if (!lease.isOn(this.target.ref)) {
       throw new ConfigError(`within must be a lease of ${quote(this.name)}; got one of ${quote(lease.name)}.`);
     }
+    if (!lease.belongsTo(this.#instance)) {
+      throw new ConfigError(`within must be a lease of the same Holdfast; got one of ${quote(lease.name)} of another.`);
+    }
+    lease.turn.notice();
     if (lease.state === 'released' || lease.state === 'lost') throw lease.lossError();
     return lease.turn;
   }
@@ -153,41 +167,4 @@ export function checkSignal(signal: unknown): void {
 export function checkPermits(value: unknown, most: number, what: string): number {
   if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return value as number;
   throw new ConfigError(`${what} must be a whole number from 1 to ${most}; got ${show(value)}.`);
-}
-
-/**
- * Runs `work` inside frames of these leases and releases them, last first. If one was lost meanwhile the result can't
- * be trusted, so it rejects even though `work` resolved. If `work` threw, its error wins, and the loss becomes its
- * cause where it has none.
- */
-export async function runWith<T>(
-  instance: Instance,
-  task: number,
-  held: readonly { key: string; lease: HeldLease }[],
-  work: () => T | PromiseLike<T>,
-): Promise<T> {
-  const frames: Frame[] = [];
-  for (const { key, lease } of held) frames.push(new Frame(instance, key, lease.turn, task, frames.at(-1)));
-  const end = async (): Promise<LeaseLostError | undefined> => {
-    for (const frame of frames) frame.closed = true;
-    await Promise.all(held.map(({ lease }) => lease.release()));
-    // A lease that was downgraded inside goes on as another turn of its frame.
-    await Promise.all(frames.map(({ turn }) => turn.release()));
-    for (const [at, { lease }] of held.entries()) {
-      const turn = frames[at]!.turn.loss ? frames[at]!.turn : lease.turn;
-      if (turn.loss) return new LeaseLostError(lease.name, turn.loss, turn.token);
-    }
-    return undefined;
-  };
-  let value: T;
-  try {
-    value = await (frames.at(-1) as Frame).run(work);
-  } catch (error) {
-    const lost = await end();
-    if (lost && error instanceof Error && error.cause === undefined && error.name !== lost.name) error.cause = lost;
-    throw error;
-  }
-  const lost = await end();
-  if (lost) throw lost;
-  return value;
 }

@@ -2,8 +2,9 @@ import { type Duration, parseDuration } from '../core/duration.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { taskForRun } from '../core/reentrancy.js';
-import { type HeldLease, type Lease, ownLease } from './lease.js';
-import { LineLock, runWith } from './lock.js';
+import type { Lease } from './lease.js';
+import { LineLock } from './lock.js';
+import { runInside } from './run.js';
 
 export interface OnceOptions {
   /** For this long after a run began, nobody runs it again, even if it was quick or its process died. Default 0. */
@@ -36,10 +37,9 @@ export async function once<T>(
     task,
   );
   if (!lease) return { ran: false };
-  const held = ownLease(lease, 'lease');
   let due: boolean;
   try {
-    due = await claimRun(instance, name, held, atLeastMs);
+    due = await claimRun(instance, name, lease, atLeastMs);
   } catch (error) {
     await lease.release();
     throw error;
@@ -48,19 +48,21 @@ export async function once<T>(
     await lease.release();
     return { ran: false };
   }
-  const value = await runWith(instance, task, [{ key: lock.target.key, lease: held }], () => work(lease));
+  const value = await runInside(instance, [lock.frameFor(lease, task)], () => work(lease));
   return { ran: true, value };
 }
 
 /**
  * False if the last run forbids another, or a newer lease has been here. Else notes that we run, before we do: if we
- * die, `atLeast` still counts.
+ * die, `atLeast` still counts. Where nothing is to be remembered nothing is left behind: the lock is enough.
  */
-async function claimRun(instance: Instance, name: string, lease: HeldLease, atLeastMs: number): Promise<boolean> {
+async function claimRun(instance: Instance, name: string, { token }: Lease, atLeastMs: number): Promise<boolean> {
   const register = `once\u001f${name}`;
   const { registers } = await instance.engine('once');
-  const last = await instance.call('once', registers!.read(register, { token: lease.token, mode: 'write' }));
+  const last = await instance.call('once', registers!.read(register));
   if (!last.ok || (last.value && last.value.ageMs < Number(last.value.value))) return false;
-  const noted = await instance.call('once', registers!.write(register, String(atLeastMs), lease.token));
+  if (atLeastMs === 0) return true;
+  // A lease that was overtaken since is refused here by its token.
+  const noted = await instance.call('once', registers!.write(register, String(atLeastMs), token));
   return noted.ok;
 }

@@ -3,6 +3,7 @@ import type { Registers } from '../core/engine.js';
 import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { checkName } from '../core/names.js';
+import { withTokenAsText } from '../core/view.js';
 import { type Lease, ownLease } from './lease.js';
 
 const LONGEST_BYTES = 64 * 1024;
@@ -30,17 +31,19 @@ export class Register {
    * must present its token with the read already, or an update can still be lost.
    */
   async get(lease?: Lease): Promise<RegisterValue | undefined> {
-    const fence = lease === undefined ? undefined : ownLease(lease, 'lease').fenceFor(this.name);
+    const fence = lease === undefined ? undefined : ownLease(lease, 'lease').fenceFor(this.#instance, this.name);
     const read = await this.#call('register.get', (registers) => registers.read(this.name, fence));
     if (!read.ok) throw new StaleTokenError(this.name, fence!.token, read.newest);
-    return read.value && { value: read.value.value, token: read.value.token, age: read.value.ageMs };
+    if (!read.value) return undefined;
+    const { value, token, ageMs } = read.value;
+    return withTokenAsText({ value, token, age: ageMs });
   }
 
   /** Writes it, whatever the state of the lease: the engine decides by the token. Throws StaleTokenError. */
   async set(value: string, lease: Lease): Promise<void> {
     if (typeof value !== 'string') throw new ConfigError(`A register's value must be a string; got ${show(value)}.`);
     checkRegisterValue(value, `The value of register ${quote(this.name)}`);
-    const { token, mode } = ownLease(lease, 'lease').fenceFor(this.name);
+    const { token, mode } = ownLease(lease, 'lease').fenceFor(this.#instance, this.name);
     if (mode === 'read')
       throw new ConfigError(`A read lease of ${quote(this.name)} can't write its register. Take the write lock.`);
     const written = await this.#call('register.set', (registers) => registers.write(this.name, value, token));

@@ -157,7 +157,7 @@ export const elections: readonly Case[] = group({ needs: every(registers, listin
           await stage.breath();
           running -= 1;
           // Both ways to end after a loss lead to the next campaign.
-          if (terms.length === 1) throw new Error('interrupted');
+          if (terms.length === 1) throw term.signal.reason;
           return 'not this one';
         }
         return 'led to the end';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { ConfigError, LeaseLostError } from '../index.js';
+import { ClosedError, ConfigError, LeaseLostError } from '../index.js';
 import { type Case, listing } from './case.js';
-import { aborted, track } from './tracked.js';
+import { aborted, gate, track } from './tracked.js';
 
 /** An instance from its first word to its last. */
 export const lifecycle: readonly Case[] = [
@@ -44,7 +44,7 @@ export const lifecycle: readonly Case[] = [
       const waiters = [1, 2, 3].map(() => track(locks.mutex(name).acquire()));
       await stage.queued(holder.mutex(name), 1);
       await locks.close();
-      for (const { promise } of waiters) await assert.rejects(promise, ConfigError);
+      for (const { promise } of waiters) await assert.rejects(promise, ClosedError);
       // The closed instance can't be asked any more, so where lines can't be listed the next holder is the proof.
       if (stage.traits.listing) await stage.queued(holder.mutex(name), 0);
       await lease.release();
@@ -58,7 +58,7 @@ export const lifecycle: readonly Case[] = [
       const [a, b] = [stage.holdfast(), stage.holdfast()];
       const asked = track(a.mutex(name).acquire());
       const closed = a.close();
-      await assert.rejects(asked.promise, ConfigError);
+      await assert.rejects(asked.promise, ClosedError);
       await closed;
       await stage.eventually('the lock is free', async () => (await b.mutex(name).tryAcquire()) !== undefined);
     },
@@ -72,13 +72,13 @@ export const lifecycle: readonly Case[] = [
       await lock.run(() => {});
       await Promise.all([locks.close(), locks.close()]);
       await locks.close();
-      await assert.rejects(lock.acquire(), ConfigError);
-      await assert.rejects(lock.tryAcquire(), ConfigError);
+      await assert.rejects(lock.acquire(), ClosedError);
+      await assert.rejects(lock.tryAcquire(), ClosedError);
       await assert.rejects(
         lock.run(() => assert.fail('it ran')),
-        ConfigError,
+        ClosedError,
       );
-      await assert.rejects(locks.ready(), ConfigError);
+      await assert.rejects(locks.ready(), ClosedError);
     },
   },
   {
@@ -87,8 +87,8 @@ export const lifecycle: readonly Case[] = [
     async run(stage) {
       const locks = stage.holdfast();
       await locks.close();
-      await assert.rejects(locks.mutex(stage.name()).inspect(), ConfigError);
-      await assert.rejects(locks.evict(stage.name(), 'nobody-1'), ConfigError);
+      await assert.rejects(locks.mutex(stage.name()).inspect(), ClosedError);
+      await assert.rejects(locks.evict(stage.name(), 'nobody-1'), ClosedError);
     },
   },
   {
@@ -117,14 +117,64 @@ export const lifecycle: readonly Case[] = [
     },
   },
   {
-    name: 'a run that is inside when its instance closes rejects with LeaseLostError',
+    name: 'close waits for functions inside a run, with their locks kept, and serves what they ask for meanwhile',
     async run(stage) {
+      const [name, second] = [stage.name(), stage.name()];
       const locks = stage.holdfast();
-      const run = locks.mutex(stage.name()).run(async () => {
+      const [inside, done] = [gate(), gate()];
+      const run = track(
+        locks.mutex(name).run(async (lease) => {
+          inside.open();
+          await done.opened;
+          assert.equal(lease.held, true);
+          return locks.mutex(second).run((inner) => inner.held);
+        }),
+      );
+      await inside.opened;
+      const closing = track(locks.close());
+      await assert.rejects(locks.mutex(second).acquire(), ClosedError);
+      assert.equal(await stage.holdfast().mutex(name).tryAcquire(), undefined);
+      assert.equal(closing.state, 'pending');
+      done.open();
+      assert.equal(await run.promise, true);
+      await closing.promise;
+      assert.equal((await stage.holdfast().mutex(name).tryAcquire())?.held, true);
+    },
+  },
+  {
+    name: 'when the drain is over functions inside a run are told, and everything is released',
+    async run(stage) {
+      const name = stage.name();
+      const locks = stage.holdfast();
+      const inside = gate();
+      const run = track(
+        locks.mutex(name).run(async ({ signal }) => {
+          inside.open();
+          const reason = await aborted(signal);
+          assert.ok(reason instanceof LeaseLostError && reason.reason === 'released');
+        }),
+      );
+      await inside.opened;
+      // The second call shortens what the first one allows.
+      const closing = [locks.close(), locks.close({ drain: 0 })];
+      await Promise.all(closing);
+      await assert.rejects(run.promise, LeaseLostError);
+      assert.equal((await stage.holdfast().mutex(name).tryAcquire())?.held, true);
+    },
+  },
+  {
+    name: 'a run that closes its own instance does not wait for itself, and keeps its lock until it ends',
+    async run(stage) {
+      const name = stage.name();
+      const locks = stage.holdfast();
+      const held = await locks.mutex(name).run(async (lease) => {
         await locks.close();
-        return 'done';
+        assert.equal(await stage.holdfast().mutex(name).tryAcquire(), undefined);
+        return lease.held;
       });
-      await assert.rejects(run, LeaseLostError);
+      assert.equal(held, true);
+      await locks.close();
+      assert.equal((await stage.holdfast().mutex(name).tryAcquire())?.held, true);
     },
   },
   {

@@ -183,7 +183,7 @@ export class Stage {
     this.#over = true;
     for (const clock of this.#clocks) clock.resume();
     await Promise.all(this.#actors.splice(0).map(({ session }) => session.close()));
-    await Promise.all([...this.#holdfasts].map((locks) => locks.close()));
+    await Promise.all([...this.#holdfasts].map((locks) => locks.close({ drain: 0 })));
     this.#holdfasts.clear();
     await Promise.all(this.#engines.splice(0).map((engine) => engine[Symbol.asyncDispose]()));
   }

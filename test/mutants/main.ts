@@ -1,17 +1,17 @@
 /**
  * The mutation gate: bugs that we plant ourselves, each of which a machine must find.
  *
- * npm run mutants                      those of the core, by the simulation
+ * npm run mutants                      those of the core, by the simulation and by the model of the public API
  * npm run mutants -- floor             those of the core whose name contains the word
  * npm run mutants -- engines           those of engines, fences and the command line, each by its own test
  * npm run mutants -- engines redlock   those of whose engine or name contains the word
  * npm run mutants -- engines --sample  the few that CI hunts
  */
 import { parseArgs } from 'node:util';
-import { CORE_BUGS } from './core.js';
+import { API_BUGS, CORE_BUGS } from './core.js';
 import { ENGINE_BUGS } from './engines/index.js';
 import { type Bug, check, uproot } from './plant.js';
-import { simulate } from './simulate.js';
+import { model, simulate } from './simulate.js';
 import { runTest } from './test-run.js';
 
 /** Tests of engines wait for servers most of the time; the simulation takes every core by itself. */
@@ -30,7 +30,10 @@ const engines = positionals[0] === 'engines';
 const word = positionals[engines ? 1 : 0] ?? '';
 
 function coreHunts(): Hunt[] {
-  return CORE_BUGS.map((bug) => ({ bug, find: () => simulate(bug) }));
+  return [
+    ...CORE_BUGS.map((bug) => ({ bug, find: () => simulate(bug) })),
+    ...API_BUGS.map((bug) => ({ bug, find: () => model(bug) })),
+  ];
 }
 
 function engineHunts(): Hunt[] {

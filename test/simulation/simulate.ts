@@ -94,6 +94,7 @@ class World {
     await this.scheduler.run(this.scheduler.now + 3_000, watch);
     this.#expectNothingLeft('after everybody released');
     await this.#until(Promise.all(this.#clients.map(({ locks }) => locks.close())), 5_000, watch);
+    this.referee.checkTold();
     for (const { what } of this.referee.unsettled()) this.referee.violate(`${what} never settled`);
     this.#expectNothingLeft('after everybody closed');
   }

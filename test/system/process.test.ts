@@ -129,10 +129,10 @@ describe('a process', () => {
       });
       const waiting = locks.mutex('m').acquire();
       const codes = Promise.all([running.catch(code), waiting.catch(code)]);
-      await locks.close();
+      await locks.close({ drain: 50 });
       console.log((await codes).join());
     `);
-    expectGoodEnd(ended, 'HOLDFAST_LOST,HOLDFAST_CONFIG');
+    expectGoodEnd(ended, 'HOLDFAST_LOST,HOLDFAST_CLOSED');
   });
 });
 

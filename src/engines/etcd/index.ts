@@ -17,7 +17,7 @@ import type {
 } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
 import { SwappedRegisters } from '../../core/swapped-registers.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { EtcdClient } from './client/client.js';
 import type { Tls } from './client/connection.js';
 import { IS, TARGET } from './client/messages.js';
@@ -52,9 +52,10 @@ export interface EtcdOptions {
 export function etcd(urlOrHosts: string | readonly string[], options: EtcdOptions = {}): EngineSource {
   const { tls } = options;
   const url = typeof urlOrHosts === 'string' ? urlOrHosts : `${tls ? 'etcds' : 'etcd'}://${urlOrHosts.join(',')}`;
-  const parsed = etcdUrl(parseEngineUrl(url));
+  const engineUrl = parseEngineUrl(url);
+  const parsed = etcdUrl(engineUrl);
   if (tls && !parsed.tls) throw new ConfigError("'tls' is for 'etcds://': 'etcd://' is not encrypted.");
-  return etcdFromUrl(parsed, options);
+  return { ...etcdFromUrl(parsed, options), place: placeOf(engineUrl) };
 }
 
 export function etcdFromUrl(url: EtcdUrl, options: EtcdOptions = {}): EngineSource {

@@ -5,7 +5,7 @@
 import type { Clock } from '../../core/clock.js';
 import type { Engine, EngineSetup, EngineSource, OpenOptions, Session, SessionListener } from '../../core/engine.js';
 import { SlotSession } from '../../core/slots.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { Connection } from './connection.js';
 import { realmsOf } from './keys.js';
 import { MemcachedSlots } from './slots.js';
@@ -19,7 +19,8 @@ import { addressOf, type MemcachedUrl, memcachedUrl } from './url.js';
  * const locks = new Holdfast(memcached('memcached://localhost:11211'));
  */
 export function memcached(url: string): EngineSource {
-  return memcachedFromUrl(memcachedUrl(parseEngineUrl(url)));
+  const parsed = parseEngineUrl(url);
+  return { ...memcachedFromUrl(memcachedUrl(parsed)), place: placeOf(parsed) };
 }
 
 export function memcachedFromUrl(url: MemcachedUrl): EngineSource {

@@ -27,7 +27,7 @@ import { traits } from './traits.js';
 
 /** Locks in this process's memory: `new Holdfast(memory())` or `new Holdfast('memory:')`. */
 export function memory(space = ''): EngineSource {
-  return { traits, connect: (setup) => Promise.resolve(new MemoryEngine(space, setup)) };
+  return { traits, place: `memory:${space}`, connect: (setup) => Promise.resolve(new MemoryEngine(space, setup)) };
 }
 
 const spaces = new Map<string, SharedSpace>();

@@ -80,7 +80,7 @@ export class Space {
 
   get claimCount(): number {
     let count = 0;
-    for (const { line } of this.#everyLine()) count += line.size;
+    for (const { line } of this.#linesOf(undefined)) count += line.size;
     return count;
   }
 
@@ -147,8 +147,7 @@ export class Space {
   }
 
   *inspect({ name, prefix }: LineQuery): Iterable<EngineLine> {
-    for (const { ref, line } of [...this.#everyLine()]) {
-      if (name !== undefined && ref.name !== name) continue;
+    for (const { ref, line } of [...this.#linesOf(name)]) {
       if (prefix !== undefined && !ref.name.startsWith(prefix)) continue;
       const claims = [...line].map(({ item, held, weight }) => ({
         id: item.claim.id,
@@ -163,8 +162,7 @@ export class Space {
   }
 
   evict(name: string, claimId: string, reason: string): boolean {
-    for (const { ref, line } of this.#everyLine()) {
-      if (ref.name !== name) continue;
+    for (const { line } of this.#linesOf(name)) {
       for (const { item } of line) {
         if (item.claim.id !== claimId) continue;
         item.evicted = reason;
@@ -192,9 +190,16 @@ export class Space {
     return { ok: true, value: undefined };
   }
 
-  *#everyLine(): Iterable<SpaceLine> {
-    yield* this.#lines.lock.values();
-    yield* this.#lines.semaphore.values();
+  /** Of one name, or of all. */
+  *#linesOf(name: string | undefined): Iterable<SpaceLine> {
+    for (const lines of Object.values(this.#lines)) {
+      if (name === undefined) {
+        yield* lines.values();
+      } else {
+        const line = lines.get(name);
+        if (line) yield line;
+      }
+    }
   }
 
   #line(claim: Claim): SpaceLine {

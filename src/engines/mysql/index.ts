@@ -5,7 +5,7 @@
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../core/schema.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { Database, poolOf, type RawPool } from './client.js';
 import { forUpdateStore } from './for-update.js';
 import { getLockStore } from './get-lock.js';
@@ -40,13 +40,15 @@ export interface MysqlOptions {
  */
 export function mysql(poolOrUrl: string | object, options: MysqlOptions = {}): EngineSource {
   if (typeof poolOrUrl === 'string') {
-    const url = mysqlUrl(parseEngineUrl(poolOrUrl));
-    return mysqlFromUrl({ ...url, ...checkSettings({ ...url, ...options }) });
+    const parsed = parseEngineUrl(poolOrUrl);
+    const url = mysqlUrl(parsed);
+    return { ...mysqlFromUrl({ ...url, ...checkSettings({ ...url, ...options }) }), place: placeOf(parsed) };
   }
   const settings = checkSettings(options);
   const pool = poolOf(poolOrUrl);
   const pools = async (): Promise<Pools> => ({ usual: pool, pinned: pool, owned: false });
-  return { traits: STRATEGIES[settings.strategy], connect: (setup) => connect(pools, settings, setup) };
+  const { [settings.strategy]: traits } = STRATEGIES;
+  return { traits, place: poolOrUrl, connect: (setup) => connect(pools, settings, setup) };
 }
 
 export function mysqlFromUrl(url: MysqlUrl): EngineSource {

@@ -6,7 +6,7 @@ import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engin
 import { ConfigError } from '../../core/errors.js';
 import { loadPeer } from '../../core/peer.js';
 import type { Schema } from '../../core/schema.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { AdvisoryEngine } from './advisory.js';
 import { Database, type PgPool } from './database.js';
 import { Names, type SchemaOptions } from './names.js';
@@ -46,16 +46,18 @@ const CONNECT_MS = 3_000;
 export function postgres(poolOrUrl: string | object, options: PostgresOptions = {}): EngineSource {
   const { strategy = 'queue' } = options;
   if (typeof poolOrUrl === 'string') {
-    const url = postgresUrl(parseEngineUrl(poolOrUrl));
+    const parsed = parseEngineUrl(poolOrUrl);
+    const url = postgresUrl(parsed);
     const chosen = options.schema !== undefined || options.tablePrefix !== undefined;
     const names = chosen ? new Names(options) : url.names;
-    return postgresFromUrl({ ...url, names, migrate: options.migrate ?? url.migrate }, strategy);
+    const migrated = { ...url, names, migrate: options.migrate ?? url.migrate };
+    return { ...postgresFromUrl(migrated, strategy), place: placeOf(parsed) };
   }
   if (!isPool(poolOrUrl))
     throw new ConfigError('postgres() takes a URL like "postgres://localhost:5432/app", or a Pool of pg.');
   const names = new Names(options);
   const { migrate = true } = options;
-  return source(strategy, names, migrate, async () => new Database(poolOrUrl, false));
+  return { ...source(strategy, names, migrate, async () => new Database(poolOrUrl, false)), place: poolOrUrl };
 }
 
 export function postgresFromUrl(url: PostgresUrl, strategy: string): EngineSource {

@@ -6,7 +6,7 @@
  */
 import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { show } from '../../core/duration.js';
 import { clientFromUrl } from './from-url.js';
 import { hash } from './hash.js';
@@ -53,10 +53,10 @@ export interface RedisOptions {
 export function redis(clientOrUrl: string | object, options: RedisOptions = {}): EngineSource {
   if (typeof clientOrUrl !== 'string') {
     const cluster = portOf(clientOrUrl).cluster;
-    return source(options, cluster, async () => portOf(clientOrUrl));
+    return { ...source(options, cluster, async () => portOf(clientOrUrl)), place: clientOrUrl };
   }
-  const url = redisUrl(parseEngineUrl(clientOrUrl));
-  return redisFromUrl(url, options);
+  const parsed = parseEngineUrl(clientOrUrl);
+  return { ...redisFromUrl(redisUrl(parsed), options), place: placeOf(parsed) };
 }
 
 export function redisFromUrl(url: RedisUrl, options: RedisOptions = {}): EngineSource {

@@ -21,7 +21,7 @@ import type {
 } from '../../core/engine.js';
 import { ConfigError, EngineError } from '../../core/errors.js';
 import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../core/slots.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { EXTEND, FREE, PROBE, VOTE } from './ballot.js';
 import { clientFromUrl } from './from-url.js';
 import { IoredisPort } from './ioredis.js';
@@ -62,7 +62,8 @@ export function redlock(clientsOrUrls: readonly (string | object)[], options: Re
     if (portOf(node).cluster) throw new ConfigError('redlock() takes single servers, not a cluster.');
     return async () => portOf(node);
   });
-  return source(nodes, options);
+  const [first] = clientsOrUrls;
+  return { ...source(nodes, options), place: typeof first === 'string' ? placeOf(parseEngineUrl(first)) : first };
 }
 
 /** `redlock://user:password@host1:6379,host2,host3/0` */

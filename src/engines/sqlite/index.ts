@@ -46,7 +46,7 @@ export function sqlite(path: string): EngineSource {
   if (typeof path !== 'string' || path === '')
     throw new ConfigError("sqlite needs the path of a file: 'sqlite:./locks.db'.");
   const file = resolve(path);
-  return { traits, connect: (setup) => connect(file, setup) };
+  return { traits, place: `sqlite:${file}`, connect: (setup) => connect(file, setup) };
 }
 
 async function connect(path: string, setup: EngineSetup): Promise<Engine> {

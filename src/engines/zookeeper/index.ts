@@ -17,7 +17,7 @@ import type {
 } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
 import { SwappedRegisters } from '../../core/swapped-registers.js';
-import { parseEngineUrl } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../core/url.js';
 import { ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
 import type { Tls } from './client/connection.js';
 import { explained } from './explain.js';
@@ -53,9 +53,10 @@ export function zookeeper(urlOrHosts: string | readonly string[], options: ZooKe
   const { tls } = options;
   const url =
     typeof urlOrHosts === 'string' ? urlOrHosts : `${tls ? 'zookeepers' : 'zookeeper'}://${urlOrHosts.join(',')}`;
-  const parsed = zookeeperUrl(parseEngineUrl(url));
+  const engineUrl = parseEngineUrl(url);
+  const parsed = zookeeperUrl(engineUrl);
   if (tls && !parsed.tls) throw new ConfigError("'tls' is for 'zookeepers://': 'zookeeper://' is not encrypted.");
-  return zookeeperFromUrl(parsed, options);
+  return { ...zookeeperFromUrl(parsed, options), place: placeOf(engineUrl) };
 }
 
 export function zookeeperFromUrl(url: ZooKeeperUrl, options: ZooKeeperOptions = {}): EngineSource {

@@ -8,7 +8,7 @@ import { systemClock } from '../../../src/core/clock.js';
 import { redis as redisEngine } from '../../../src/engines/redis/index.js';
 import {
   AcquireTimeoutError,
-  ConfigError,
+  ClosedError,
   EngineError,
   Holdfast,
   type Lease,
@@ -83,7 +83,7 @@ describe.concurrent('a server that hangs', () => {
     await server.pause();
     await locks.close();
     expect(lease.state).not.toBe('held');
-    expect(await waiting).toBeInstanceOf(ConfigError);
+    expect(await waiting).toBeInstanceOf(ClosedError);
     server.resume();
     await using other = new Holdfast(urlOf(server.port), { ttl: '1500ms' });
     await other.mutex('job').run(({ token }) => expect(token).toBeGreaterThan(lease.token));

@@ -10,7 +10,7 @@ import { Referee } from './clients-referee.js';
 import { Workers } from './clients-workers.js';
 
 /** A failover takes three seconds on a quiet machine, and longer where its election is repeated: validity outlives it. */
-const SURVIVING_TTL = '20s';
+const SURVIVING_TTL = '45s';
 
 describe.concurrent('a failover behind Sentinel', () => {
   test('of a primary that crashed: who beats keeps its lock or is told, who waits is served, and never are there two', async () => {

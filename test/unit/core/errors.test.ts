@@ -7,6 +7,7 @@ const {
   asHoldfastError,
   CapacityError,
   ConfigError,
+  ClosedError,
   ConflictError,
   DeadlockError,
   EngineError,
@@ -25,6 +26,7 @@ const each: readonly (readonly [string, string, errors.HoldfastError])[] = [
   ['UnsupportedError', 'HOLDFAST_UNSUPPORTED', new UnsupportedError('no')],
   ['ConfigError', 'HOLDFAST_CONFIG', new ConfigError('wrong')],
   ['EngineError', 'HOLDFAST_ENGINE', new EngineError('down')],
+  ['ClosedError', 'HOLDFAST_CLOSED', new ClosedError()],
   ['ConflictError', 'HOLDFAST_CONFLICT', new ConflictError('row 1', 5)],
 ];
 

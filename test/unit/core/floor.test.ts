@@ -3,24 +3,32 @@ import { describe, expect, test } from 'vitest';
 import type { LineKind } from '../../../src/core/engine.js';
 import { DeadlockError, LeaseLostError } from '../../../src/core/errors.js';
 import { ALL, holders } from '../../../src/core/line.js';
+import type { WaitingCount } from '../../../src/core/floor.js';
 import { type Grip, Turn } from '../../../src/core/turn.js';
+import { Validity } from '../../../src/core/validity.js';
 import { Waiter } from '../../../src/core/waiter.js';
 import { settled, VirtualClock } from '../virtual-clock.js';
 
 const TOKEN = 7n;
+const COUNT: WaitingCount = { admit: () => undefined, addPending: () => undefined };
 
 /** What the outer turn stands on: always well. */
 function outerTurn(kind: LineKind, weight: number): Turn {
+  const clock = new VirtualClock();
+  const validity = new Validity(clock);
+  validity.renew(clock.now(), clock.wall(), 1_000);
   const ground: Grip = {
     line: { kind, name: 'order:42' },
-    inJeopardy: false,
-    remainingMs: 1_000,
-    valid: () => true,
+    clock,
+    validity,
+    outer: undefined,
+    notice: () => undefined,
     giveBack: () => Promise.resolve(true),
-    downgrade: () => Promise.reject(new Error('not here')),
-    turnLost: () => undefined,
+    readersToken: () => TOKEN + 1n,
+    lighten: () => Promise.resolve(),
+    lost: () => undefined,
   };
-  return new Turn(TOKEN, weight, ground);
+  return new Turn(ground, weight, TOKEN);
 }
 
 /** Holds of these kinds, what may be asked for inside of them, and what fits there together. */
@@ -54,7 +62,7 @@ interface Inside {
 }
 
 class Bench {
-  readonly clock = new VirtualClock();
+  readonly clock: VirtualClock;
   readonly outer: Turn;
   /** In order of arrival. */
   inside: Inside[] = [];
@@ -63,6 +71,7 @@ class Bench {
 
   constructor(outer: Turn, capacity: number) {
     this.outer = outer;
+    this.clock = outer.clock as VirtualClock;
     this.#capacity = capacity;
   }
 
@@ -80,12 +89,12 @@ class Bench {
     const waiter = new Waiter(this.clock, weight, { timeoutMs: once ? 0 : undefined, signal: undefined });
     waiter.promise.catch(() => undefined);
     if (weight > this.outer.weight) {
-      expect(() => this.outer.floor.enter(waiter, this.clock)).toThrow(DeadlockError);
+      expect(() => this.outer.floor.enter(waiter, COUNT)).toThrow(DeadlockError);
       return;
     }
     const place: Inside = { number: this.#entered, waiter, weight, turn: undefined };
     this.#entered += 1;
-    this.outer.floor.enter(waiter, this.clock);
+    this.outer.floor.enter(waiter, COUNT);
     this.inside.push(place);
     if (once && !this.holding().includes(place)) {
       this.inside.pop();
@@ -105,9 +114,8 @@ class Bench {
   }
 
   async downgrade(place: Inside): Promise<void> {
-    const reader = await place.turn!.downgrade();
-    expect(place.turn!.state).toBe('released');
-    place.turn = reader;
+    const { hand } = place.turn!;
+    expect(await place.turn!.downgrade()).not.toBe(hand);
     place.weight = 1;
   }
 
@@ -118,7 +126,7 @@ class Bench {
       expect(place.waiter.settled, `number ${place.number}`).toBe(holding.includes(place));
       if (place.waiter.settled) place.turn ??= await place.waiter.promise;
     }
-    for (const { turn } of holding) expect(turn).toMatchObject({ token: TOKEN, state: 'held', held: true });
+    for (const { turn } of holding) expect(turn).toMatchObject({ hand: { token: TOKEN }, state: 'held', held: true });
   }
 }
 
@@ -148,7 +156,7 @@ describe('the floor inside a hold', () => {
 
           // The outer release waits for all that is inside, and for nothing more.
           let released = false;
-          const releasing = bench.outer.release().then(() => (released = true));
+          const releasing = bench.outer.close().then(() => (released = true));
           while (bench.inside.length > 0) {
             await settled();
             expect(released).toBe(false);
@@ -166,7 +174,7 @@ describe('the floor inside a hold', () => {
     const bench = new Bench(outerTurn('lock', ALL), ALL);
     await bench.enter(ALL, false);
     const waiter = new Waiter(bench.clock, ALL, { timeoutMs: 50, signal: undefined });
-    bench.outer.floor.enter(waiter, bench.clock);
+    bench.outer.floor.enter(waiter, COUNT);
     const refused = expect(waiter.promise).rejects.toThrow('"order:42" was not free within 50 ms');
     await bench.clock.advance(50);
     await refused;
@@ -176,12 +184,28 @@ describe('the floor inside a hold', () => {
     await bench.expectRule();
   });
 
+  test('nobody is let in to a turn that is over by the clock, though no timer has run', async () => {
+    const outer = outerTurn('lock', ALL);
+    const clock = outer.clock as VirtualClock;
+    outer.endAfter(50);
+    const [first, second] = [ALL, ALL].map((weight) => {
+      const waiter = new Waiter(clock, weight, { timeoutMs: undefined, signal: undefined });
+      outer.floor.enter(waiter, COUNT);
+      return waiter;
+    });
+    const inner = (await first!.promise)!;
+    clock.stall(60);
+    expect(inner.held).toBe(false);
+    expect(await inner.release()).toBe(false);
+    await expect(second!.promise).rejects.toBeInstanceOf(LeaseLostError);
+  });
+
   test('when the outer hold is lost, all that is inside is lost, and nobody who waited there is served', async () => {
     const outer = outerTurn('lock', ALL);
     const clock = new VirtualClock();
     const waiters = [1, ALL, 1, ALL].map((weight) => {
       const waiter = new Waiter(clock, weight, { timeoutMs: undefined, signal: undefined });
-      outer.floor.enter(waiter, clock);
+      outer.floor.enter(waiter, COUNT);
       return waiter;
     });
     const served = await waiters[0]!.promise;
@@ -193,6 +217,6 @@ describe('the floor inside a hold', () => {
       expect((outcome as PromiseRejectedResult).reason).toBeInstanceOf(LeaseLostError);
     }
     const late = new Waiter(clock, 1, { timeoutMs: undefined, signal: undefined });
-    expect(() => outer.floor.enter(late, clock)).toThrow(LeaseLostError);
+    expect(() => outer.floor.enter(late, COUNT)).toThrow(LeaseLostError);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ConfigError } from '../../../../src/core/errors.js';
+import { ClosedError } from '../../../../src/core/errors.js';
 import { Pending } from '../../scripted-engine.js';
 import { settled } from '../../virtual-clock.js';
 import { acquire, clock, engine, locks, lossOf, newForEachTest, Outcome, TTL_MS } from './kit.js';
@@ -60,13 +60,13 @@ describe('close', () => {
     const waiting = acquire();
     await settled();
     await locks.close();
-    expect(waiting.error).toBeInstanceOf(ConfigError);
+    expect(waiting.error).toBeInstanceOf(ClosedError);
     expect(lease.held).toBe(false);
     expect(signal.reason).toMatchObject({ reason: 'released' });
     expect(engine.session.closed).toBe(1);
     await clock.advance(TTL_MS * 3);
     expect(engine.session.beats).toEqual([]);
-    await expect(locks.mutex('m').acquire()).rejects.toBeInstanceOf(ConfigError);
+    await expect(locks.mutex('m').acquire()).rejects.toBeInstanceOf(ClosedError);
   });
 
   test('does not wait for ever for an engine that does not answer', async () => {
@@ -84,7 +84,7 @@ describe('close', () => {
     await settled();
     const closing = new Outcome(locks.close());
     await clock.advance(TTL_MS);
-    expect(acquiring.error).toBeInstanceOf(ConfigError);
+    expect(acquiring.error).toBeInstanceOf(ClosedError);
     expect(closing.pending).toBe(false);
   });
 });

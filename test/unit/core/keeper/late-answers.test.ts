@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Place } from '../../../../src/core/engine.js';
-import { ConfigError, EngineError } from '../../../../src/core/errors.js';
+import { ClosedError, EngineError } from '../../../../src/core/errors.js';
 import { Pending } from '../../scripted-engine.js';
 import { settled } from '../../virtual-clock.js';
 import { acquire, clock, DEADLINE_MS, engine, held, locks, newForEachTest, Outcome, TTL_MS, until } from './kit.js';
@@ -28,7 +28,7 @@ describe('a late answer', () => {
     await settled();
     const closing = locks.close();
     await settled();
-    expect(acquiring.error).toBeInstanceOf(ConfigError);
+    expect(acquiring.error).toBeInstanceOf(ClosedError);
     late.resolve();
     await closing;
     await settled();

@@ -1,54 +1,76 @@
 import { backoff } from './backoff.js';
-import type { Clock } from './clock.js';
+import type { Clock, Timer } from './clock.js';
 import { Deadlines } from './deadlines.js';
-import type { Engine, Session } from './engine.js';
-import { asHoldfastError, ConfigError, EngineError, type HoldfastError } from './errors.js';
+import type { Engine, LineRef, Session } from './engine.js';
+import { asHoldfastError, ClosedError, EngineError, type HoldfastError, silence } from './errors.js';
+import type { Look } from './explanation.js';
 import { deadlineMs, KeptSession } from './kept-session.js';
+import { LocalLine } from './local-line.js';
+import { outside } from './outside.js';
 import { type ClaimRequest, Standing, type StandingEvents } from './standing.js';
 
-export interface KeeperOptions {
+export interface RealmOptions {
   readonly clock: Clock;
-  readonly realm: string;
+  readonly name: string;
   readonly ttlMs: number;
   readonly label: string;
   connect(): Promise<Engine>;
+  /** Who stands in a line; undefined where that can't be told. */
+  look(line: LineRef): Promise<Look | undefined>;
 }
 
 /**
  * Keeps one session alive in one realm, and opens a new one on the next demand after a loss. Liveness belongs to the
  * session, not to the lock: one beat renews everything we hold or wait for.
  */
-export class Keeper {
-  readonly #options: KeeperOptions;
+export class Realm {
+  readonly options: RealmOptions;
+  /** Those in which somebody of ours holds or waits. */
+  readonly lines = new Map<string, LocalLine>();
+  /** Of one try: it does not wait for longer than the engine may take for one answer. */
+  readonly tries: Deadlines;
   readonly #deadlines: Deadlines;
   #session: KeptSession | undefined;
   #opening: KeptSession | undefined;
   /** Sessions in a row that could not be opened, or died before they had beaten once. */
   #attempts = 0;
-  #paused = false;
+  /** Runs while we wait before the next attempt. */
+  #pause: Timer | undefined;
   #readyWaiters: { resolve: () => void; reject: (error: HoldfastError) => void; since: number }[] = [];
   /** Claims that wait for a session. */
   readonly #unopened = new Set<Standing>();
-  #pending = 0;
+  pending = 0;
   #closed = false;
 
-  constructor(options: KeeperOptions) {
-    this.#options = options;
+  constructor(options: RealmOptions) {
+    this.options = options;
+    this.tries = new Deadlines(options.clock, deadlineMs(options.ttlMs));
     this.#deadlines = new Deadlines(options.clock, deadlineMs(options.ttlMs));
   }
 
   get busy(): boolean {
-    return this.#pending > 0;
+    return this.pending > 0;
   }
 
   get session(): KeptSession | undefined {
-    return this.#session?.alive() ? this.#session : undefined;
+    return this.#session?.notice() ? this.#session : undefined;
+  }
+
+  line(ref: LineRef, key: string): LocalLine {
+    let line = this.lines.get(key);
+    if (!line) {
+      line = new LocalLine(ref, key, this);
+      this.lines.set(key, line);
+    }
+    return line;
   }
 
   stand(request: ClaimRequest, events: StandingEvents): Standing {
     const standing = new Standing(request, events);
     const session = this.session;
-    if (session) {
+    if (this.#closed) {
+      standing.fail(new ClosedError());
+    } else if (session) {
       standing.begin(session);
     } else {
       this.#unopened.add(standing);
@@ -61,21 +83,35 @@ export class Keeper {
   ready(): Promise<void> {
     if (this.session) return Promise.resolve();
     return new Promise((resolve, reject) => {
-      this.#readyWaiters.push({ resolve, reject, since: this.#options.clock.now() });
+      this.#readyWaiters.push({ resolve, reject, since: this.options.clock.now() });
       this.#demand();
     });
+  }
+
+  /** What only we know of a claim of ours: how many wait behind it, and the token of the turn that has it. */
+  localView(claimId: string): { local: number; token: bigint | undefined } | undefined {
+    return this.#session?.events(claimId)?.view();
   }
 
   /** Pending acquires keep the process alive; held locks do not. */
   addPending(by: 1 | -1): void {
     const was = this.busy;
-    this.#pending += by;
+    this.pending += by;
     if (was !== this.busy) this.#session?.busyChanged();
   }
 
+  /** The instance ends: whatever is not the work of its functions is told so and given back. */
+  drain(owner: object, waiters: boolean): void {
+    for (const line of [...this.lines.values()]) line.drain(new ClosedError(), owner, waiters);
+  }
+
   async close(): Promise<void> {
+    const error = new ClosedError();
     this.#closed = true;
-    this.#failReady(new ConfigError('This Holdfast has been closed.'), true);
+    this.#pause?.close();
+    for (const line of [...this.lines.values()]) line.close(error);
+    for (const standing of [...this.#unopened]) standing.fail(error);
+    this.#failReady(error, true);
     await this.#session?.close();
   }
 
@@ -91,40 +127,39 @@ export class Keeper {
 
   /** At once, also after a first failure; if sessions go on failing, after a pause that grows. */
   #demand(): void {
-    if (this.#opening || this.#paused || this.#closed) return;
-    if (this.#attempts < 2) return this.#open();
-    const { clock, ttlMs } = this.#options;
-    this.#paused = true;
-    clock.timer(backoff(clock, this.#attempts - 2, ttlMs / 100, ttlMs / 6), () => {
-      this.#paused = false;
-      if (this.#wanted()) this.#open();
+    if (this.#opening || this.#pause || this.#closed) return;
+    if (this.#attempts < 2) return outside(() => this.#open());
+    const { clock, ttlMs } = this.options;
+    this.#pause = clock.timer(backoff(clock, this.#attempts - 2, ttlMs / 100, ttlMs / 6), () => {
+      this.#pause = undefined;
+      if (this.#wanted()) outside(() => this.#open());
     });
   }
 
   #open(): void {
     if (this.#closed) return;
-    const { clock } = this.#options;
+    const { clock } = this.options;
     const session = new KeptSession(clock, this);
     this.#opening = session;
     const call = this.#deadlines.start(() => {
-      this.#failedToOpen(new EngineError('The engine did not answer to open in time.'));
+      this.#failedToOpen(silence('open'));
     });
     let sentAt = 0;
     let sentAtWall = 0;
-    const opened = this.#options.connect().then((engine) => {
+    const opened = this.options.connect().then((engine) => {
       sentAt = clock.now();
       sentAtWall = clock.wall();
-      const { realm, ttlMs, label } = this.#options;
-      return engine.open({ id: session.id, realm, ttlMs, label }, session);
+      const { name, ttlMs, label } = this.options;
+      return engine.open({ id: session.id, realm: name, ttlMs, label }, session);
     });
     opened.then(
       (engineSession) => {
         // A session that we gave up must not live on in the engine, and is never ours again.
         if (!call.answered() || this.#closed) return closeQuietly(engineSession);
         session.start(engineSession, sentAt, sentAtWall);
-        if (session.alive()) return this.#opened(session);
+        if (session.notice()) return this.#opened(session);
         closeQuietly(engineSession);
-        this.#failedToOpen(new EngineError('The engine ended the session as soon as it was open.'));
+        this.#failedToOpen(silence('open'));
       },
       (error: unknown) => {
         if (call.answered()) this.#failedToOpen(asHoldfastError(error, 'open'));
@@ -156,7 +191,7 @@ export class Keeper {
   }
 
   #failReady(error: HoldfastError, hopeless: boolean): void {
-    const patienceEnds = hopeless ? Number.POSITIVE_INFINITY : this.#options.clock.now() - this.#options.ttlMs;
+    const patienceEnds = hopeless ? Number.POSITIVE_INFINITY : this.options.clock.now() - this.options.ttlMs;
     for (const waiter of this.#readyWaiters.filter(({ since }) => since <= patienceEnds)) waiter.reject(error);
     this.#readyWaiters = this.#readyWaiters.filter(({ since }) => since > patienceEnds);
   }

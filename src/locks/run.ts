@@ -1,0 +1,65 @@
+import type { Instance } from '../core/instance.js';
+import { LeaseLostError } from '../core/errors.js';
+import type { Frame } from '../core/reentrancy.js';
+
+export interface RunOptions {
+  /** It is told at once when its instance closes, and what it resolves with then counts. Default: false. */
+  readonly yields?: boolean;
+}
+
+/**
+ * Runs `work` inside these frames, the last of them innermost, and gives their turns back. If one was lost meanwhile the
+ * result can't be trusted, so it rejects even though `work` resolved. If `work` threw, its error wins, and the loss becomes
+ * its cause where it has none.
+ */
+export async function runInside<T>(
+  instance: Instance,
+  frames: readonly Frame[],
+  work: () => T | PromiseLike<T>,
+  { yields = false }: RunOptions = {},
+): Promise<T> {
+  for (const { turn } of frames) {
+    turn.notice();
+    // It was lost before anything began: nothing may begin then.
+    if (!turn.open) throw await abandon(frames);
+  }
+  const ended = instance.begin({ frames, yields });
+  const end = async (): Promise<LeaseLostError | undefined> => {
+    for (const frame of frames) frame.end();
+    const before = yields ? undefined : lossOf(frames);
+    ended();
+    // Leases inside that nobody awaited are waited for here.
+    await Promise.all(frames.map(({ turn }) => turn.close()));
+    const after = lossOf(frames);
+    // An instance that closes after the function has ended takes nothing from it.
+    return before ?? (after?.reason === 'released' ? undefined : after);
+  };
+  let value: T;
+  try {
+    value = await (frames.at(-1) as Frame).run(work);
+  } catch (error) {
+    const lost = await end();
+    if (lost) explain(error, lost);
+    throw error;
+  }
+  const lost = await end();
+  if (lost) throw lost;
+  return value;
+}
+
+function lossOf(frames: readonly Frame[]): LeaseLostError | undefined {
+  const lost = frames.find(({ turn }) => turn.loss)?.turn;
+  return lost && new LeaseLostError(lost.line.name, lost.loss!, lost.hand.token);
+}
+
+async function abandon(frames: readonly Frame[]): Promise<LeaseLostError> {
+  for (const frame of frames) frame.end();
+  const lost = frames.find(({ turn }) => !turn.open)!.turn.lossError();
+  await Promise.all(frames.map(({ turn }) => turn.close()));
+  return lost;
+}
+
+function explain(error: unknown, lost: LeaseLostError): void {
+  if (!(error instanceof Error) || error.cause !== undefined || error.name === lost.name) return;
+  if (Object.isExtensible(error)) error.cause = lost;
+}

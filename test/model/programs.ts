@@ -1,0 +1,381 @@
+/** Programs that once broke a promise, each named by it. They run before the random ones. */
+import type { Actor, InstanceSpec, LockRef, Options, Program, Step, Steps } from './program.js';
+
+export interface Fixed {
+  readonly name: string;
+  readonly program: Program;
+}
+
+const TTL_MS = 1_000;
+
+function fixed(name: string, ...actors: readonly (Steps | Actor)[]): Fixed {
+  const all = actors.map((actor) => ('steps' in actor ? actor : { instance: 0, steps: actor }));
+  const count = 1 + Math.max(...all.map(({ instance }) => instance));
+  const instances = Array.from({ length: count }, (): InstanceSpec => ({ ttl: TTL_MS, cohort: true }));
+  return {
+    name,
+    program: { seed: 1, network: { delayMs: 5, loss: 0, twice: 0, pushLoss: 0 }, instances, actors: all },
+  };
+}
+
+/** The same with round trips so long that other things happen meanwhile. */
+function slowly({ name, program }: Fixed): Fixed {
+  return { name, program: { ...program, network: { ...program.network, delayMs: 60 } } };
+}
+
+/** A task of another instance. */
+function other(...steps: Steps): Actor {
+  return { instance: 1, steps };
+}
+
+function run(
+  lock: LockRef,
+  as: string,
+  body: Steps,
+  more: { options?: Options; expect?: string; withinMs?: number } = {},
+): Step {
+  return { do: 'run', lock, as, body, ...more };
+}
+
+function pause(ms: number): Step {
+  return { do: 'pause', ms };
+}
+
+const RELEASE_OUTER: Step = { do: 'release', lease: 'outer' };
+const RIVAL: Actor = other(pause(20), run('mutex a', 'rival', [pause(300)], { expect: 'granted' }));
+
+const INSIDE_NOW: readonly Fixed[] = [
+  fixed('who asks while a reader hears of its loss is not let in on what was lost', [
+    { do: 'acquire', lock: 'read a', as: 'lost' },
+    { do: 'onLost', lease: 'lost', steps: [{ do: 'acquire', lock: 'read a', as: 'next' }] },
+    { do: 'evict', name: 'a', place: 0 },
+    pause(100),
+  ]),
+  fixed(
+    'after an early release, run takes the real lock',
+    [run('mutex a', 'outer', [RELEASE_OUTER, pause(60), run('mutex a', 'inner', [pause(20)], { expect: 'granted' })])],
+    RIVAL,
+  ),
+  fixed(
+    'after an early release, a waiter of the same instance is not joined by who was inside',
+    [run('mutex a', 'outer', [RELEASE_OUTER, run('mutex a', 'inner', [pause(20)])])],
+    [pause(20), run('mutex a', 'rival', [pause(60)])],
+  ),
+  fixed(
+    'after an early release, tryAcquire asks the engine',
+    [run('mutex a', 'outer', [RELEASE_OUTER, pause(100), { do: 'try', lock: 'mutex a', as: 'again', expect: 'busy' }])],
+    RIVAL,
+  ),
+  fixed(
+    'after the release of one of all(), the real lock is taken',
+    [
+      {
+        do: 'all',
+        locks: ['mutex a', 'mutex b'],
+        as: 'both',
+        body: [{ do: 'release', lease: 'both0' }, pause(60), { do: 'acquire', lock: 'mutex a', as: 'again' }],
+      },
+    ],
+    RIVAL,
+  ),
+  fixed(
+    'after the release of a term, the real lock is taken',
+    [
+      {
+        do: 'lead',
+        name: 'a',
+        as: 'term',
+        body: [{ do: 'release', lease: 'term' }, pause(60), run('mutex a', 'again', [])],
+      },
+    ],
+    RIVAL,
+  ),
+  fixed(
+    'after a downgrade and the release of the reader, the real lock is taken',
+    [
+      run('write a', 'outer', [
+        { do: 'downgrade', lease: 'outer', as: 'reader' },
+        { do: 'release', lease: 'reader' },
+        pause(60),
+        run('read a', 'again', []),
+      ]),
+    ],
+    RIVAL,
+  ),
+  fixed('the release of an outer lease inside a nested run does not wait for it', [
+    run('mutex a', 'outer', [run('mutex a', 'inner', [RELEASE_OUTER])]),
+  ]),
+  fixed('the release of an outer lease does not wait for a nested acquire of the same code', [
+    run('mutex a', 'outer', [
+      { do: 'acquire', lock: 'mutex a', as: 'inner' },
+      RELEASE_OUTER,
+      { do: 'release', lease: 'inner' },
+    ]),
+  ]),
+  fixed(
+    'a lease that is released early stays in the engine until the inner lease ends',
+    [run('mutex a', 'outer', [run('mutex a', 'inner', [{ do: 'detach', steps: [RELEASE_OUTER] }, pause(200)])])],
+    RIVAL,
+  ),
+  fixed('the end of an outer run waits for inner runs that nobody awaits', [
+    run('mutex a', 'outer', [{ do: 'detach', steps: [run('mutex a', 'inner', [pause(100)])] }, pause(1)]),
+  ]),
+  fixed(
+    'within takes leases of the same instance only',
+    [{ do: 'acquire', lock: 'mutex a', as: 'outer' }, pause(300)],
+    other(pause(100), {
+      do: 'acquire',
+      lock: 'mutex a',
+      as: 'inner',
+      options: { within: 'outer' },
+      expect: 'HOLDFAST_CONFIG',
+    }),
+  ),
+];
+
+const DOWNGRADE: readonly Fixed[] = [
+  slowly(
+    fixed(
+      'no sibling writer enters while a downgrade is under way',
+      [
+        run('write a', 'outer', [
+          {
+            do: 'together',
+            branches: [
+              [{ do: 'downgrade', lease: 'outer', as: 'reader' }],
+              [pause(1), run('write a', 'sibling', [pause(300)], { expect: 'HOLDFAST_DEADLOCK' })],
+            ],
+          },
+          pause(300),
+        ]),
+      ],
+      other(pause(20), run('read a', 'theirs', [pause(300)])),
+    ),
+  ),
+  fixed(
+    'a nested downgrade ends with the maxHold of what it is inside of',
+    [
+      run(
+        'write a',
+        'outer',
+        [
+          { do: 'acquire', lock: 'write a', as: 'inner', options: { within: 'outer' } },
+          { do: 'acquire', lock: 'read a', as: 'innermost', options: { within: 'inner' } },
+          { do: 'detach', steps: [{ do: 'downgrade', lease: 'inner', as: 'reader' }] },
+          pause(200),
+          { do: 'release', lease: 'innermost' },
+          pause(200),
+        ],
+        { options: { maxHold: 100 } },
+      ),
+    ],
+    [pause(50), run('write a', 'rival', [pause(300)])],
+  ),
+  fixed(
+    'a loss while a downgrade waits rejects it',
+    [
+      run('write a', 'outer', [
+        { do: 'detach', steps: [run('read a', 'inner', [pause(400)])] },
+        pause(1),
+        { do: 'downgrade', lease: 'outer', as: 'reader', expect: 'HOLDFAST_LOST' },
+        pause(300),
+      ]),
+    ],
+    other(pause(100), { do: 'evict', name: 'a', place: 0 }),
+  ),
+  slowly(
+    fixed('a run that ends while its downgrade is under way leaves no reader behind', [
+      run('write a', 'outer', [
+        { do: 'together', branches: [[{ do: 'downgrade', lease: 'outer', as: 'reader' }], [{ do: 'throw' }]] },
+      ]),
+    ]),
+  ),
+  fixed('a downgrade gives a reader with a larger token', [
+    { do: 'acquire', lock: 'write a', as: 'writer' },
+    { do: 'downgrade', lease: 'writer', as: 'reader', expect: 'granted' },
+    { do: 'get', lease: 'reader', expect: 'done' },
+    { do: 'release', lease: 'reader', expect: 'true' },
+  ]),
+];
+
+const FENCES: readonly Fixed[] = [
+  fixed('a read lock inside a write lock is the writer to the register', [
+    run('write a', 'outer', [
+      { do: 'set', lease: 'outer', expect: 'done' },
+      run('read a', 'inner', [
+        { do: 'get', lease: 'inner', expect: 'done' },
+        { do: 'set', lease: 'inner', expect: 'done' },
+      ]),
+      { do: 'set', lease: 'outer', expect: 'done' },
+    ]),
+  ]),
+  fixed('a nested downgrade is still the writer to the register', [
+    run('write a', 'outer', [
+      run('write a', 'inner', [
+        { do: 'downgrade', lease: 'inner', as: 'reader' },
+        { do: 'get', lease: 'reader', expect: 'done' },
+      ]),
+      { do: 'set', lease: 'outer', expect: 'done' },
+    ]),
+  ]),
+];
+
+const TIME: readonly Fixed[] = [
+  fixed(
+    'a timeout keeps time though nobody can be asked who holds',
+    [run('mutex a', 'theirs', [pause(2_000)])],
+    other(
+      pause(50),
+      { do: 'detach', steps: [pause(100), { do: 'fault', what: 'cut', ms: 700 }] },
+      {
+        do: 'acquire',
+        lock: 'mutex a',
+        as: 'mine',
+        options: { timeout: 200 },
+        expect: 'HOLDFAST_TIMEOUT',
+        withinMs: 300,
+      },
+    ),
+  ),
+  fixed(
+    'a timeout of all() does not wait for what is given back',
+    [run('mutex b', 'theirs', [pause(2_000)])],
+    other(
+      pause(50),
+      { do: 'detach', steps: [pause(100), { do: 'fault', what: 'cut', ms: 700 }] },
+      { do: 'all', locks: ['mutex a', 'mutex b'], as: 'both', options: { timeout: 200 }, withinMs: 300 },
+    ),
+  ),
+  fixed(
+    'a try whose session is lost on its way does not wait in line',
+    [
+      pause(50),
+      { do: 'acquire', lock: 'mutex c', as: 'mine' },
+      {
+        do: 'together',
+        branches: [[{ do: 'try', lock: 'mutex b', as: 'tried' }], [{ do: 'stall', ms: 1_500 }]],
+      },
+    ],
+    other(run('mutex b', 'theirs', [pause(4_000)])),
+  ),
+  fixed('maxHold ends a lease by the clock, however late the timer', [
+    run('mutex a', 'outer', [{ do: 'stall', ms: 300 }, pause(10)], { options: { maxHold: 50 } }),
+  ]),
+  fixed('what remains is never more than what is left of maxHold', [
+    { do: 'acquire', lock: 'mutex a', as: 'mine', options: { maxHold: 100 } },
+    pause(50),
+  ]),
+  fixed(
+    'maxHold stays armed while a release waits for inner leases',
+    [
+      run('mutex a', 'outer', [{ do: 'detach', steps: [run('mutex a', 'inner', [pause(1_500)])] }, pause(1)], {
+        options: { maxHold: 100 },
+      }),
+    ],
+    RIVAL,
+  ),
+  slowly(
+    fixed('once does not begin its work with a lease that is over', [
+      { do: 'once', name: 'a', as: 'job', atMost: 30, body: [pause(1)] },
+      { do: 'once', name: 'b', as: 'job', atMost: 60, body: [pause(1)] },
+    ]),
+  ),
+  fixed('no abort handler runs inside a getter', [run('mutex a', 'outer', [{ do: 'stall', ms: 1_500 }, pause(10)])]),
+];
+
+const DEADLOCKS: readonly Fixed[] = [
+  fixed(
+    'all() against nested runs in the other order: one of them is refused',
+    [pause(1), { do: 'all', locks: ['mutex a', 'mutex b'], as: 'both', body: [] }],
+    [run('mutex b', 'outer', [pause(100), run('mutex a', 'inner', [])])],
+  ),
+  fixed(
+    'nested runs in two orders: one of them is refused',
+    [run('mutex a', 'outer', [pause(100), run('mutex b', 'inner', [])])],
+    [run('mutex b', 'outer2', [pause(100), run('mutex a', 'inner2', [])])],
+  ),
+  fixed(
+    'a wait that has a timeout is no reason to refuse another',
+    [run('mutex a', 'outer', [pause(50), run('mutex b', 'inner', [], { options: { timeout: 200 } })])],
+    [run('mutex b', 'outer2', [pause(150), run('mutex a', 'inner2', [], { expect: 'granted' })])],
+  ),
+  fixed(
+    'readers that only share are no cycle',
+    [run('read a', 'outer', [pause(100), run('mutex b', 'inner', [], { expect: 'granted' })])],
+    [run('mutex b', 'outer2', [pause(200), run('read a', 'inner2', [], { expect: 'granted' })])],
+  ),
+];
+
+const CLOSE: readonly Fixed[] = [
+  fixed('an acquire in an abort listener during close() is told that it is closed', [
+    { do: 'acquire', lock: 'mutex a', as: 'mine' },
+    {
+      do: 'onLost',
+      lease: 'mine',
+      steps: [{ do: 'acquire', lock: 'mutex b', as: 'late', expect: 'HOLDFAST_CLOSED' }],
+    },
+    { do: 'close' },
+  ]),
+  fixed(
+    'close() lets a running function end with its lock',
+    [run('mutex a', 'outer', [pause(300)], { expect: 'granted' })],
+    [pause(100), { do: 'close', expect: 'done', withinMs: 500 }],
+    other(pause(200), run('mutex a', 'rival', [pause(300)])),
+  ),
+  fixed(
+    'close() lets once and all() end, and what they acquire meanwhile is served',
+    [
+      {
+        do: 'once',
+        name: 'a',
+        as: 'job',
+        body: [
+          pause(300),
+          { do: 'acquire', lock: 'mutex b', as: 'more', expect: 'granted' },
+          { do: 'release', lease: 'more' },
+        ],
+        expect: 'ran',
+      },
+    ],
+    [{ do: 'all', locks: ['mutex c', 'mutex d'], as: 'both', body: [pause(300)], expect: 'granted' }],
+    [pause(100), { do: 'close', expect: 'done' }],
+  ),
+  fixed(
+    'close({ drain: 0 }) ends running functions at once',
+    [run('mutex a', 'outer', [pause(300)], { expect: 'HOLDFAST_LOST' })],
+    [pause(100), { do: 'close', drain: 0, expect: 'done', withinMs: 200 }],
+  ),
+  fixed(
+    'a drain that is over ends running functions',
+    [run('mutex a', 'outer', [pause(3_000)], { expect: 'HOLDFAST_LOST' })],
+    [pause(100), { do: 'close', drain: 200, expect: 'done', withinMs: 500 }],
+  ),
+  fixed(
+    'a second close() shortens the first',
+    [run('mutex a', 'outer', [pause(3_000)], { expect: 'HOLDFAST_LOST' })],
+    [pause(100), { do: 'close', drain: 2_500, expect: 'done', withinMs: 500 }],
+    [pause(300), { do: 'close', drain: 0, expect: 'done', withinMs: 200 }],
+  ),
+  fixed('close() inside a run of its own does not wait for that run', [
+    run('mutex a', 'outer', [{ do: 'close', drain: 4_000, expect: 'done', withinMs: 500 }, pause(10)]),
+  ]),
+  fixed(
+    'close() tells waiters, and all who come later, that it is closed',
+    [pause(100), { do: 'acquire', lock: 'mutex a', as: 'mine', expect: 'HOLDFAST_CLOSED' }],
+    [
+      pause(200),
+      { do: 'close', expect: 'done' },
+      { do: 'try', lock: 'mutex b', as: 'later', expect: 'HOLDFAST_CLOSED' },
+      { do: 'evict', name: 'a', place: 0, expect: 'HOLDFAST_CLOSED' },
+    ],
+    other(run('mutex a', 'theirs', [pause(500)])),
+  ),
+  fixed(
+    'close() releases what acquire gave at once',
+    [{ do: 'acquire', lock: 'mutex a', as: 'mine' }, run('mutex b', 'outer', [pause(600)])],
+    [pause(100), { do: 'close', expect: 'done' }],
+    other(pause(200), { do: 'acquire', lock: 'mutex a', as: 'theirs', expect: 'granted', withinMs: 200 }),
+  ),
+];
+
+export const PROGRAMS: readonly Fixed[] = [...INSIDE_NOW, ...DOWNGRADE, ...FENCES, ...TIME, ...DEADLOCKS, ...CLOSE];

@@ -108,8 +108,8 @@ export class Hold implements StandingEvents, Grip {
   }
 
   /** The instance ends: those who wait are told so, and what is nobody's work is given back. */
-  drain(error: HoldfastError, owner: object, waiters: boolean): void {
-    if (waiters) this.#cohort?.reject(error, ({ frame }) => !isWorkOf(owner, frame));
+  drain(error: HoldfastError, owner: object): void {
+    this.#cohort?.reject(error, ({ frame }) => !isWorkOf(owner, frame));
     for (const turn of [...this.turns]) turn.drain(error, owner);
   }
 

@@ -127,7 +127,7 @@ export class Instance {
       this.#working.delete(work);
       if (!this.#closing) return;
       // What was acquired inside it and is still held is nobody's work any more.
-      for (const realm of this.#realms.values()) realm.drain(this, true);
+      for (const realm of this.#realms.values()) realm.drain(this);
       this.#closing.look();
     };
   }
@@ -208,8 +208,8 @@ export class Instance {
     // Listeners that call back into us must find us closing already.
     await Promise.resolve();
     const realms = [...this.#realms.values()];
-    // Where nobody works, whoever waits goes with the sessions, at once.
-    for (const realm of realms) realm.drain(this, this.#working.size > 0);
+    // Where nobody works, everything goes with the sessions, at once.
+    if (this.#working.size > 0) for (const realm of realms) realm.drain(this);
     for (const work of [...this.#working]) if (work.yields) revoke(work);
     await closing.drained;
     this.#over = true;
@@ -220,10 +220,14 @@ export class Instance {
     else disposed?.catch(() => {});
   }
 
-  /** Work that began before we were asked to close may go on. */
+  /** Whether it takes calls of the code that asks. Work that began before it was told to close may go on. */
+  get open(): boolean {
+    if (!this.#closing) return true;
+    return !this.#over && !this.#closing.over && isWorkOf(this, currentFrame());
+  }
+
   #assertOpen(): void {
-    const over = this.#over || this.#closing?.over;
-    if (over || (this.#closing && !isWorkOf(this, currentFrame()))) throw new ClosedError();
+    if (!this.open) throw new ClosedError();
   }
 
   #assertRoom(): void {

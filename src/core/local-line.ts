@@ -76,8 +76,8 @@ export class LocalLine implements Waited {
     waiter.watch(this.realm.options.clock, this.realm.tries);
   }
 
-  drain(error: HoldfastError, owner: object, waiters: boolean): void {
-    for (const hold of [...this.#holds]) hold.drain(error, owner, waiters);
+  drain(error: HoldfastError, owner: object): void {
+    for (const hold of [...this.#holds]) hold.drain(error, owner);
   }
 
   close(error: HoldfastError): void {

@@ -101,8 +101,8 @@ export class Realm {
   }
 
   /** The instance ends: whatever is not the work of its functions is told so and given back. */
-  drain(owner: object, waiters: boolean): void {
-    for (const line of [...this.lines.values()]) line.drain(new ClosedError(), owner, waiters);
+  drain(owner: object): void {
+    for (const line of [...this.lines.values()]) line.drain(new ClosedError(), owner);
   }
 
   async close(): Promise<void> {

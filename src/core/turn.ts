@@ -1,6 +1,6 @@
 import type { Clock, Timer } from './clock.js';
 import type { LineRef } from './engine.js';
-import { DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
+import { ClosedError, DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
 import { Floor } from './floor.js';
 import { ALL } from './line.js';
 import { type Frame, isWorkOf, runsInside } from './reentrancy.js';
@@ -253,6 +253,11 @@ export class Turn {
   lossError(): LeaseLostError {
     const loss = (this.#released ? undefined : this.loss) ?? { reason: 'released' };
     return new LeaseLostError(this.line.name, loss, this.#hand.token);
+  }
+
+  /** Why it was never handed out: only the end of its instance gives back what nobody has got yet. */
+  undeliveredError(): HoldfastError {
+    return this.state === 'released' ? new ClosedError() : this.lossError();
   }
 
   /** What is to be told once the state has changed: a listener may call back into us. */

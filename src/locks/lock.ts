@@ -108,7 +108,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     const turn = await this.#instance.acquire(this.target, asking);
     if (turn) {
       // It may have been lost while the promise was on its way.
-      if (!turn.open) throw turn.lossError();
+      if (!turn.open) throw turn.undeliveredError();
       if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
       // Every lease can do what the most capable one can; the interface says which of it makes sense.
       return new HeldLease(this.#instance, turn) as unknown as L;

@@ -1,5 +1,5 @@
 import type { Instance } from '../core/instance.js';
-import { LeaseLostError } from '../core/errors.js';
+import { ClosedError, type HoldfastError, LeaseLostError } from '../core/errors.js';
 import type { Frame } from '../core/reentrancy.js';
 
 export interface RunOptions {
@@ -20,8 +20,8 @@ export async function runInside<T>(
 ): Promise<T> {
   for (const { turn } of frames) {
     turn.notice();
-    // It was lost before anything began: nothing may begin then.
-    if (!turn.open) throw await abandon(frames);
+    // It was lost before anything began, or its instance closes: nothing may begin then.
+    if (!turn.open || !instance.open) throw await abandon(frames);
   }
   const ended = instance.begin({ frames, yields });
   const end = async (): Promise<LeaseLostError | undefined> => {
@@ -52,11 +52,11 @@ function lossOf(frames: readonly Frame[]): LeaseLostError | undefined {
   return lost && new LeaseLostError(lost.line.name, lost.loss!, lost.hand.token);
 }
 
-async function abandon(frames: readonly Frame[]): Promise<LeaseLostError> {
+async function abandon(frames: readonly Frame[]): Promise<HoldfastError> {
   for (const frame of frames) frame.end();
-  const lost = frames.find(({ turn }) => !turn.open)!.turn.lossError();
+  const lost = frames.find(({ turn }) => !turn.open)?.turn;
   await Promise.all(frames.map(({ turn }) => turn.close()));
-  return lost;
+  return lost ? lost.undeliveredError() : new ClosedError();
 }
 
 function explain(error: unknown, lost: LeaseLostError): void {

@@ -375,6 +375,7 @@ export class Player {
     const at = now(client);
     const endsAt = Math.min(at + (drain ?? client.ttlMs), client.closing?.endsAt ?? Infinity);
     client.closing = { at: client.closing?.at ?? at, endsAt };
+    this.#reference.closes(client);
     const dueAt = Math.max(at, endsAt) + client.ttlMs + LATE_MS;
     const call = this.#promise('close()', client, dueAt);
     try {

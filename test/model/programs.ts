@@ -371,6 +371,15 @@ const CLOSE: readonly Fixed[] = [
     other(run('mutex a', 'theirs', [pause(500)])),
   ),
   fixed(
+    'close() passes no lock that it releases on to a waiter',
+    [
+      { do: 'acquire', lock: 'mutex a', as: 'held' },
+      { do: 'pause', ms: 20 },
+      { do: 'close', expect: 'done' },
+    ],
+    [pause(1), run('mutex a', 'waiter', [], { expect: 'HOLDFAST_CLOSED' })],
+  ),
+  fixed(
     'close() releases what acquire gave at once',
     [{ do: 'acquire', lock: 'mutex a', as: 'mine' }, run('mutex b', 'outer', [pause(600)])],
     [pause(100), { do: 'close', expect: 'done' }],

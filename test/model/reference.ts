@@ -37,6 +37,8 @@ export interface Asked {
   readonly group: object;
   readonly closed: 'open' | 'drains' | 'closed';
   pending: boolean;
+  /** It waited behind a lease in force when its instance was closed: nothing but that may be its answer. */
+  doomed?: boolean;
 }
 
 /** A lease that a user was given. */
@@ -114,6 +116,7 @@ export class Reference {
     // A grant and the end of its instance may cross each other.
     if (!lease.held && !client.closing)
       this.#violate('over already', `${told(held)} was given though it was ${lease.state}`);
+    if (asked.doomed) this.#violate('closed', `${told(held)} was given though its instance closed while it waited`);
     if (asked.closed === 'closed') this.#violate('closed', `${told(held)} was given after close()`);
     if (outer) this.#checkNested(held, outer);
     else this.#checkRoot(held);
@@ -131,6 +134,18 @@ export class Reference {
     return reader;
   }
 
+  /** An instance was closed. */
+  closes(client: Client): void {
+    for (const asked of this.asked) {
+      const working = asked.fns.some((fn) => fn.client === client && !fn.ended);
+      if (asked.client !== client || working) continue;
+      const { key, weight, capacity } = asked.share;
+      asked.doomed ||= [...this.#held].some(
+        (held) => held.share.key === key && held.weight + weight > capacity && inForce(held, this),
+      );
+    }
+  }
+
   /** The promise of a run has settled. Nothing of it, and nothing inside of it, is held any more. */
   runSettled(fn: Fn): void {
     for (const held of this.#held) {
@@ -139,12 +154,12 @@ export class Reference {
     }
   }
 
-  /** Whether a cycle of waits that nothing would end, or an upgrade, is a reason to refuse. */
   /** Whether an `all()` of this instance waits for one of its locks. */
   gathers(client: Client): boolean {
     return [...this.asked].some((one) => one.client === client && one.what.startsWith('all'));
   }
 
+  /** Whether a cycle of waits that nothing would end, or an upgrade, is a reason to refuse. */
   mayRefuse(asked: Asked): boolean {
     const { fns, share, client, within } = asked;
     const mine = [

@@ -337,7 +337,9 @@ export const API_BUGS: readonly Bug[] = [
   },
   {
     name: 'a function begins though its lease is lost',
-    edits: [{ file: 'locks/run.ts', find: '    if (!turn.open) throw await abandon(frames);\n', replace: '' }],
+    edits: [
+      { file: 'locks/run.ts', find: 'if (!turn.open || !instance.open) throw', replace: 'if (!instance.open) throw' },
+    ],
   },
   {
     name: 'all() waits outside of what it has',
@@ -374,12 +376,27 @@ export const API_BUGS: readonly Bug[] = [
     ],
   },
   {
+    name: 'what close releases is passed on to a waiter',
+    edits: [
+      {
+        file: 'core/hold.ts',
+        find: '    this.#cohort?.reject(error, ({ frame }) => !isWorkOf(owner, frame));\n    for (const turn',
+        replace: '    for (const turn',
+      },
+      {
+        file: 'core/instance.ts',
+        find: 'if (this.#working.size > 0) for (const realm',
+        replace: 'for (const realm',
+      },
+    ],
+  },
+  {
     name: 'who calls while the instance closes waits for ever',
     edits: [
       {
         file: 'core/instance.ts',
-        find: '    if (over || (this.#closing && !isWorkOf(this, currentFrame()))) throw new ClosedError();\n',
-        replace: '    if (over && this.options.ttlMs === 0) throw new ClosedError();\n',
+        find: '    if (!this.open) throw new ClosedError();\n',
+        replace: '',
       },
       {
         file: 'core/realm.ts',

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { basename } from 'node:path';
-import { type Clock, systemClock } from './core/clock.js';
+import { type Clock, detached, systemClock } from './core/clock.js';
 import { type Duration, parseDuration, show } from './core/duration.js';
 import type { EngineSource, LineQuery, Traits } from './core/engine.js';
 import { ConfigError, UnsupportedError } from './core/errors.js';
@@ -167,7 +167,7 @@ function readOptions(options: HoldfastOptions, traits: Traits): InstanceOptions 
   const app = checkName(options.label ?? basename(process.argv[1] ?? 'node'), 'label');
   const hostLabel = `${hostname()}:${process.pid}`;
   return {
-    clock: options.clock ?? systemClock,
+    clock: options.clock ? detached(options.clock) : systemClock,
     ttlMs,
     label: `${app}@${hostLabel}`,
     hostLabel,

@@ -32,3 +32,14 @@ export const systemClock: Clock = {
   id: () => randomBytes(16).toString('hex'),
   timer: (ms, run) => outside(() => setTimeout(run, ms)),
 };
+
+/** A user's clock, whose timers are nobody's in particular either. */
+export function detached(clock: Clock): Clock {
+  return {
+    now: () => clock.now(),
+    wall: () => clock.wall(),
+    random: () => clock.random(),
+    id: () => clock.id(),
+    timer: (ms, run) => outside(() => clock.timer(ms, run)),
+  };
+}

@@ -147,6 +147,7 @@ export class Cohort implements Station {
 
   dropped(waiter: Waiter): void {
     this.line.realm.addPending(-1);
+    this.line.settled(waiter);
     if (waiter.link) this.#waiters.remove(waiter.link);
     if (this.#waiters.size > 0) return;
     this.#calm();
@@ -167,7 +168,7 @@ export class Cohort implements Station {
   #reached({ startedAt }: Waiter): boolean {
     const hold = this.#hold;
     if (this.#trouble && !isSilence(this.#trouble)) return false;
-    if (this.line.answeredAt >= startedAt) return true;
+    if (this.line.realm.answeredAt >= startedAt) return true;
     return hold !== undefined && hold.answered && !hold.validity.inJeopardy;
   }
 

@@ -58,6 +58,13 @@ export class Explanation {
     this.#timer = this.#clock.timer(waitMs, () => this.#tell(this.#isFresh() ? this.#seen?.look : undefined));
   }
 
+  /** It is settled, whoever did it. */
+  forget(waiter: Waiter): void {
+    if (!this.#late.delete(waiter) || this.#late.size > 0) return;
+    this.#timer?.close();
+    this.#timer = undefined;
+  }
+
   #isFresh(): boolean {
     return this.#seen !== undefined && this.#clock.now() - this.#seen.at < FRESH_MS;
   }

@@ -166,7 +166,7 @@ export class Hold implements StandingEvents, Grip {
 
   onGranted(token: bigint): void {
     this.#token = token;
-    this.#grantedAt = this.#line.answered();
+    this.#grantedAt = this.clock.now();
     if (this.#closed) return;
     const cohort = this.#cohort!;
     for (let next = cohort.next(); next && this.#served < COHORT_TURNS; next = cohort.next()) {
@@ -177,12 +177,10 @@ export class Hold implements StandingEvents, Grip {
   }
 
   onWaiting(): void {
-    this.#line.answered();
     this.#cohort?.waits();
   }
 
   onRefused(): void {
-    this.#line.answered();
     this.#takeCohort()?.refused();
     this.#line.ended(this);
   }

@@ -60,12 +60,15 @@ export class Instance {
   readonly source: EngineSource;
   readonly options: InstanceOptions;
   readonly #deadlines: Deadlines;
+  readonly #explaining: Deadlines;
   readonly #realms = new Map<string, Realm>();
   readonly #plainNote: string;
   #engine: Promise<Engine> | undefined;
   #connected = false;
   /** Users' functions that work inside their locks. */
   readonly #working = new Set<Work>();
+  /** Those under way, by line. */
+  readonly #looks = new Map<string, Promise<Look | undefined>>();
   #closing: Closing | undefined;
   #closed: Promise<void> | undefined;
   #over = false;
@@ -74,6 +77,7 @@ export class Instance {
     this.source = source;
     this.options = options;
     this.#deadlines = new Deadlines(options.clock, options.ttlMs / 3);
+    this.#explaining = new Deadlines(options.clock, EXPLAIN_WITHIN_MS);
     this.#plainNote = JSON.stringify({ label: options.label } satisfies Note);
   }
 
@@ -289,8 +293,19 @@ export class Instance {
     return lineView(line, (claimId) => realm?.localView(claimId));
   }
 
-  /** Who stands in a line, for an error's message: whatever can be learnt, and nothing rather than an error. */
-  async look(ref: LineRef): Promise<Look | undefined> {
+  /** Who stands in a line, for an error's message. All who want to know while one look is under way share it. */
+  look(ref: LineRef): Promise<Look | undefined> {
+    const key = lineKey(ref);
+    let look = this.#looks.get(key);
+    if (!look) {
+      look = outside(() => this.#look(ref)).finally(() => this.#looks.delete(key));
+      this.#looks.set(key, look);
+    }
+    return look;
+  }
+
+  /** Whatever can be learnt, and nothing rather than an error. */
+  async #look(ref: LineRef): Promise<Look | undefined> {
     if (!this.source.traits.listing) return undefined;
     try {
       for await (const { kind, claims } of this.#inspect({ name: ref.name })) {
@@ -307,13 +322,9 @@ export class Instance {
 
   /** Why one try found the lock busy: who holds it, if that can be had soon. */
   async busy(ref: LineRef): Promise<AcquireTimeoutError> {
-    const { clock } = this.options;
     const look = await new Promise<Look | undefined>((resolve) => {
-      const timer = clock.timer(EXPLAIN_WITHIN_MS, () => resolve(undefined));
-      void this.look(ref).then((seen) => {
-        timer.close();
-        resolve(seen);
-      });
+      const looking = this.#explaining.start(() => resolve(undefined));
+      void this.look(ref).then((seen) => looking.answered() && resolve(seen));
     });
     return new AcquireTimeoutError(ref.name, 0, { holder: look?.holder, place: look?.places.size });
   }

@@ -10,6 +10,8 @@ import { Validity } from './validity.js';
 /** What a session needs of its keeper. */
 export interface SessionKeeping {
   ended(session: KeptSession): void;
+  /** The engine has answered, whatever it said. */
+  answered(): void;
   /** Whether an acquire is pending: only then may our timers keep the process alive. */
   readonly busy: boolean;
 }
@@ -53,6 +55,7 @@ export class KeptSession implements SessionListener {
   #beatTimer: Timer | undefined;
   #beatDue = 0;
   #expiryTimer: Timer | undefined;
+  readonly #retries = new Set<Timer>();
 
   constructor(clock: Clock, keeping: SessionKeeping) {
     this.id = clock.id();
@@ -162,6 +165,7 @@ export class KeptSession implements SessionListener {
     this.validity.ended = true;
     this.#beatTimer?.close();
     this.#expiryTimer?.close();
+    for (const timer of this.#retries) timer.close();
     const standings = [...this.#claims.values()];
     this.#claims.clear();
     this.#keeping.ended(this);
@@ -196,6 +200,7 @@ export class KeptSession implements SessionListener {
     });
     work.then(
       (value) => {
+        this.#keeping.answered();
         if (call.answered()) on.answer(value);
         else on.late?.(value);
       },
@@ -207,9 +212,12 @@ export class KeptSession implements SessionListener {
 
   /** Runs later unless the session has ended by then. */
   later(ms: number, run: () => void): void {
-    this.clock.timer(ms, () => {
-      if (!this.#loss) run();
+    if (this.#loss) return;
+    const timer = this.clock.timer(ms, () => {
+      this.#retries.delete(timer);
+      run();
     });
+    this.#retries.add(timer);
   }
 
   // --- beats ----------------------------------------------------------------------------------------------------

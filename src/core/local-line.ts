@@ -32,8 +32,6 @@ export class LocalLine implements Waited {
   readonly key: string;
   readonly realm: Realm;
   #explanation: Explanation | undefined;
-  /** When the engine last said something about a claim of ours in this line. */
-  answeredAt = Number.NEGATIVE_INFINITY;
   readonly #holds = new Queue<Hold>();
   #last: Cohort | undefined;
 
@@ -84,12 +82,6 @@ export class LocalLine implements Waited {
     for (const hold of [...this.#holds]) hold.close(error);
   }
 
-  /** It has said something. Answers with when that was. */
-  answered(): number {
-    this.answeredAt = this.realm.options.clock.now();
-    return this.answeredAt;
-  }
-
   // --- what holds and cohorts tell us ---------------------------------------------------------------------------
 
   began(hold: Hold): void {
@@ -99,6 +91,10 @@ export class LocalLine implements Waited {
   ended(hold: Hold): void {
     if (hold.link) this.#holds.remove(hold.link);
     if (this.#holds.size === 0) this.realm.lines.delete(this.key);
+  }
+
+  settled(waiter: Waiter): void {
+    this.#explanation?.forget(waiter);
   }
 
   dissolved(cohort: Cohort): void {

@@ -40,6 +40,8 @@ export class Realm {
   /** Claims that wait for a session. */
   readonly #unopened = new Set<Standing>();
   pending = 0;
+  /** When the engine last answered anything, also to a call that nobody waits for any more. */
+  answeredAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
   constructor(options: RealmOptions) {
@@ -116,6 +118,10 @@ export class Realm {
   }
 
   // --- what sessions tell us ------------------------------------------------------------------------------------
+
+  answered(): void {
+    this.answeredAt = this.options.clock.now();
+  }
 
   ended(session: KeptSession): void {
     if (this.#session === session) this.#session = undefined;

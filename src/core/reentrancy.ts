@@ -98,6 +98,8 @@ export function enclosingTurn(owner: object, lineKey: string): Turn | undefined 
 /** Whether the running code is inside a turn that is inside this one. */
 export function runsInside(outer: Turn): boolean {
   for (let frame = currentFrame(); frame; frame = frame.parent) {
+    // Who has given it back is not inside any more, though the run goes on.
+    if (frame.turn.released || frame.turn.over) continue;
     for (let turn = frame.turn.outer; turn; turn = turn.outer) if (turn === outer) return true;
   }
   return false;

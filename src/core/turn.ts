@@ -139,6 +139,11 @@ export class Turn {
     return this.#state === 'open';
   }
 
+  /** It is lost, or given back. */
+  get over(): boolean {
+    return this.#state === 'over';
+  }
+
   /** The turns that must end before this one does: itself, or, once it is only kept for them, those inside. */
   *blockers(): Iterable<Turn> {
     if (this.open) yield this;

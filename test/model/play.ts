@@ -39,7 +39,7 @@ export async function play(program: Program, { trace, ignore }: Telling = {}): P
     if (violations.length < 20 && !ignore?.has(rule) && !reference.vague)
       violations.push({ rule, what: `at ${world.scheduler.now.toFixed(1)} ms: ${what}` });
   };
-  const world: World = new World(program, (what) => violate('server', what));
+  const world: World = new World(program, violate);
   const reference = new Reference(() => world.server.space.inspect({}), violate);
   const player = new Player(world, reference, violate, log);
   await live(program, world, reference, player, violate, () => violations.length > 0);

@@ -1,6 +1,5 @@
 /** Plays the steps of a program against the public API, and tells the reference what was asked, given and let go. */
 import { AsyncResource } from 'node:async_hooks';
-import * as holdfast from '../../src/index.js';
 import type { AcquireOptions, HoldfastError, Lease, Leases, Lock, WriteLease } from '../../src/index.js';
 import { PERMITS, type LockRef, type Options, shareOf, type Share, type Step, type Steps } from './program.js';
 import {
@@ -11,9 +10,11 @@ import {
   LATE_MS,
   now,
   type Reference,
+  ROUNDING_MS,
   told,
   type Violate,
 } from './reference.js';
+import { usersContext } from './taps.js';
 import type { Client, World } from './world.js';
 
 /** Where a step is: what its code is inside of, innermost first. */
@@ -34,17 +35,10 @@ interface Promised {
 
 class Thrown extends Error {}
 const ABORTED = new Error('aborted by the program');
-const THROWN = new Thrown('thrown by the program');
-
-/** What `close` takes, whether or not this version knows it. */
-interface Drains {
-  close(options?: { drain: number }): Promise<void>;
-}
+/** Frozen: what a user throws is passed on as it is. */
+const THROWN = Object.freeze(new Thrown('thrown by the program'));
 
 const MOST_TERMS = 3;
-
-/** Until the index exports ClosedError, a closed instance answers with a ConfigError. */
-const HAS_CLOSED_ERROR = 'ClosedError' in holdfast;
 
 export class Player {
   readonly #world: World;
@@ -85,12 +79,15 @@ export class Player {
 
   /** Plays steps that nobody waits for. */
   begin(steps: Steps, place: Place): void {
-    this.play(steps, place).catch((error: unknown) => {
+    const played = usersContext.run(true, () => this.play(steps, place));
+    played.catch((error: unknown) => {
       if (error !== THROWN) this.#violate('error', `a step failed: ${String((error as Error).stack ?? error)}`);
     });
   }
 
   checkTimes(): void {
+    for (const { name, closed, timers } of this.#world.clients)
+      if (closed && timers.size > 0) this.#violate('alive', `a timer of ${name} outlives close()`);
     for (const promised of this.#promised) {
       const { client, dueAt, what, since, graceMs } = promised;
       if (dueAt === undefined || !client.process.running) continue;
@@ -297,20 +294,23 @@ export class Player {
     if (!held.asked.what.includes('write') || held.weight === 1) return 'nothing';
     const call = this.#promise(`downgrade of ${held.slot}`, held.asked.client);
     const wasOver = held.over !== undefined;
-    held.over ??= 'downgraded';
-    held.overAt ??= now(held.asked.client);
+    // It would wait for the code that asks for it.
+    const inside = !wasOver && fns.some((fn) => fn.leases.some((one) => isInside(one, held) && one.over === undefined));
+    if (!inside) {
+      held.over ??= 'downgraded';
+      held.overAt ??= now(held.asked.client);
+    }
     try {
       const reader = await lease.downgrade();
+      if (inside) this.#violate('deadlock', `${told(held)} was downgraded by code inside it`);
       if (wasOver) this.#violate('over', `${told(held)} was over and has been downgraded`);
       const made = this.#reference.downgraded(held, as, reader);
       this.#slots.set(as, made);
       if (held.fn?.ended) made.over = 'ended';
       return 'granted';
     } catch (error) {
-      const inside =
-        codeOf(error) === 'HOLDFAST_DEADLOCK' && fns.some((fn) => fn.leases.some((one) => isInside(one, held)));
-      if (inside && !wasOver) held.over = undefined;
-      else if (codeOf(error) !== 'HOLDFAST_LOST') this.#violate('error', `downgrade: ${String(error)}`);
+      if (codeOf(error) !== 'HOLDFAST_LOST' && !(inside && codeOf(error) === 'HOLDFAST_DEADLOCK'))
+        this.#violate('error', `downgrade: ${String(error)}`);
       return codeOf(error);
     } finally {
       this.#promised.delete(call);
@@ -357,7 +357,8 @@ export class Player {
     const call = this.#promise(`evict of ${name}`, client);
     const closed = client.closing !== undefined && fns.every((fn) => fn.ended && fn.endedAt !== now(client));
     try {
-      const { claims } = await client.locks.mutex(name).inspect();
+      const { claims } = await this.#lookedAt(client, name, () => client.locks.mutex(name).inspect());
+      JSON.stringify(claims);
       const claim = claims[at];
       const evicted = claim !== undefined && (await client.locks.evict(name, claim.id, 'by the program'));
       if (closed) this.#violate('closed', 'inspect went through after close()');
@@ -370,6 +371,16 @@ export class Player {
     }
   }
 
+  /** What a user looks at does not count among the looks of the core. */
+  async #lookedAt<T>({ looks }: Client, name: string, look: () => Promise<T>): Promise<T> {
+    looks.set(name, (looks.get(name) ?? 0) - 1);
+    try {
+      return await look();
+    } finally {
+      looks.set(name, (looks.get(name) ?? 0) + 1);
+    }
+  }
+
   /** Waits for running functions until the drain ends, but not for those that it is called inside of. */
   async #close({ drain }: { do: 'close'; drain?: number }, { client }: Place): Promise<string> {
     const at = now(client);
@@ -379,7 +390,8 @@ export class Player {
     const dueAt = Math.max(at, endsAt) + client.ttlMs + LATE_MS;
     const call = this.#promise('close()', client, dueAt);
     try {
-      await (client.locks as Drains).close(drain === undefined ? undefined : { drain });
+      await client.locks.close(drain === undefined ? undefined : { drain });
+      if (client.working === 0) client.closed = true;
       return 'done';
     } catch (error) {
       this.#violate('error', `close() threw ${String(error)}`);
@@ -418,9 +430,14 @@ export class Player {
   }
 
   async #inside(fn: Fn, body: Steps, place: Place): Promise<void> {
+    fn.client.working += 1;
     try {
       await this.play(body, { ...place, fns: [fn, ...place.fns] });
+    } catch (error) {
+      fn.threw = true;
+      throw error;
     } finally {
+      fn.client.working -= 1;
       fn.ended = true;
       fn.endedAt = now(fn.client);
       for (const held of fn.leases) held.over ??= 'ended';
@@ -457,10 +474,12 @@ export class Player {
     this.#promised.add(granting);
     try {
       const value = await run;
+      if (fn()?.threw) this.#violate('error', `${asked[0]!.what} has swallowed what its function threw`);
       return typeof value === 'string' ? value : 'granted';
     } catch (error) {
       if (error === THROWN) return 'thrown';
       if (!fn()) return this.#refused(asked, error);
+      if (fn()!.threw) this.#violate('error', `${asked[0]!.what} threw ${String(error)}, not what its function threw`);
       // It was inside: only a loss, or what the function threw, may end it.
       // A leader that was lost campaigns again, and that may fail.
       if (codeOf(error) !== 'HOLDFAST_LOST' && fn()!.how !== 'lead') {
@@ -497,8 +516,8 @@ export class Player {
         case 'HOLDFAST_TIMEOUT':
           return first.waits && options.timeout !== undefined ? undefined : 'it has no timeout';
         case 'HOLDFAST_ENGINE':
-          // Which claim of a line an answer was about is not to be seen from here, so busy and unreachable are not told apart.
-          return undefined;
+          // `once` asks the register, too.
+          return this.#wasAnswered(first) && !what.startsWith('once') ? 'the engine has answered' : undefined;
         case 'HOLDFAST_LOST':
           return undefined;
         case 'HOLDFAST_DEADLOCK':
@@ -506,10 +525,12 @@ export class Player {
           if (asked.length > 1 || this.#reference.gathers(client)) return undefined;
           return asked.some((one) => this.#reference.mayRefuse(one)) ? undefined : 'nothing would hang';
         case 'HOLDFAST_CONFIG':
-          return foreign || (!HAS_CLOSED_ERROR && client.closing) ? undefined : 'nothing is wrong with it';
+          return foreign || client.limited ? undefined : 'nothing is wrong with it';
         case 'HOLDFAST_CLOSED':
           if (!client.closing) return 'it is not closed';
-          return first.closed === 'drains' && now(client) < client.closing.endsAt && first.fns.some((fn) => !fn.ended)
+          return first.closed === 'drains' &&
+            now(client) < client.closing.endsAt - ROUNDING_MS &&
+            first.fns.some((fn) => !fn.ended)
             ? 'it is asked inside a running function'
             : undefined;
         default:
@@ -518,6 +539,11 @@ export class Player {
     })();
     if (wrong) this.#violate('error', `${what} rejected, and ${wrong}: ${String((error as Error).stack ?? error)}`);
     return code;
+  }
+
+  /** Where nothing is lost, late or stopped, an answer since the call began means that the lock was busy, not out of reach. */
+  #wasAnswered({ client, since }: Asked): boolean {
+    return this.#world.calm && client.answeredAt > since;
   }
 
   #options({ timeout, maxHold, permits, abortAfter, within }: Options, { client }: Place): AcquireOptions {

@@ -23,6 +23,7 @@ export interface Weather {
 export interface InstanceSpec {
   readonly ttl: number;
   readonly cohort: boolean;
+  readonly maxWaiters?: number;
 }
 
 /** A task of one instance. It does its steps one after the other; what a step rejects with does not end it. */

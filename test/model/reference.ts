@@ -7,6 +7,7 @@ import type { EngineLine } from '../../src/core/engine.js';
 import { ALL } from '../../src/core/line.js';
 import type { Lease, LeaseLostError } from '../../src/index.js';
 import type { Options, Share } from './program.js';
+import { usersContext } from './taps.js';
 import type { Client } from './world.js';
 
 /** A function inside `run`, `all().run`, `once` or `lead`. */
@@ -16,6 +17,7 @@ export interface Fn {
   readonly leases: Held[];
   ended: boolean;
   endedAt?: number;
+  threw?: boolean;
 }
 
 /** A pending or settled call that asks for one lock (`all()`: one of them). */
@@ -68,7 +70,7 @@ export type Violate = (rule: string, what: string) => void;
 /** How long a loss may go untold, a timeout overrun, or a timer be late. */
 export const LATE_MS = 100;
 /** Clocks that drift are sums of fractions. */
-const ROUNDING_MS = 1e-6;
+export const ROUNDING_MS = 1e-6;
 
 const PRESENT: unique symbol = Symbol.for('holdfast.present') as never;
 
@@ -130,7 +132,7 @@ export class Reference {
     fn?.leases.push(reader);
     const grew = outer ? lease.token === writer.lease.token : lease.token > writer.lease.token;
     if (!grew) this.#violate('token', `${told(reader)} was made of ${told(writer)}`);
-    if (!outer) this.#checkToken(reader);
+    if (!outer && lease.held) this.#checkToken(reader);
     return reader;
   }
 
@@ -304,6 +306,8 @@ export class Reference {
     held.aborted = held.lease.signal.aborted;
     held.lease.signal.addEventListener('abort', () => {
       held.aborted = true;
+      if (usersContext.getStore())
+        this.#violate('context', `an abort handler of ${told(held)} ran in the context of a user`);
       if (this.#reading) this.#violate('pure', `an abort handler of ${told(held)} ran inside a getter`);
     });
     return held;
@@ -359,6 +363,7 @@ export class Reference {
     try {
       const seen = { held: lease.held, state: lease.state, remaining: lease.remaining };
       const asserted = asserts(lease);
+      JSON.stringify(lease);
       const again = lease.held;
       const sound = seen.held === again && seen.held === asserted && seen.held === seen.remaining > 0;
       const ended = seen.state === 'lost' || seen.state === 'released';

@@ -1,5 +1,6 @@
 import { DeadlockError, quote } from './errors.js';
 import { type Frame, Wait, type Waited } from './reentrancy.js';
+import type { Turn } from './turn.js';
 import type { Waiter } from './waiter.js';
 
 /**
@@ -21,6 +22,12 @@ export function beginWait(waiter: Waiter, on: Waited): void {
   if (!waiter.endsByItself) waiter.wait = new Wait(on, waiter.weight, frame);
 }
 
+/** Whether anybody waits for what this code is inside of. */
+function isWaitedFor(frames: Iterable<Frame>): boolean {
+  for (const { turn } of frames) for (let at: Turn | undefined = turn; at; at = at.outer) if (at.waitedFor) return true;
+  return false;
+}
+
 /** What was reached, and from where. */
 interface Reached {
   readonly on: Waited;
@@ -33,6 +40,8 @@ function findCycle(wanted: Reached, asking: ReadonlySet<Frame>): string[] | unde
   const seen = new Set<Frame>();
   const reached = [wanted];
   for (const at of reached) {
+    // A long chain before code that nobody waits for need not be followed.
+    if (at.from === wanted && !isWaitedFor(asking)) return undefined;
     for (const { frame, endsAt } of at.on.holders(at.weight)) {
       if (!frame || frame.over || endsAt < Number.POSITIVE_INFINITY) continue;
       if (asking.has(frame)) return namesTo(at);

@@ -45,6 +45,10 @@ export class Floor implements Waited {
     return this.#line.size > 0;
   }
 
+  get crowded(): boolean {
+    return this.#line.size > 1;
+  }
+
   *holders(): Iterable<Turn> {
     for (const { item, held } of this.#line) {
       if (!held) return;
@@ -145,6 +149,10 @@ class Place implements Grip, Station {
 
   get line(): LineRef {
     return this.outer.line;
+  }
+
+  get waitedFor(): boolean {
+    return this.#floor.crowded;
   }
 
   get clock(): Clock {

@@ -125,6 +125,10 @@ export class Hold implements StandingEvents, Grip {
 
   readonly outer = undefined;
 
+  get waitedFor(): boolean {
+    return this.#line.crowded;
+  }
+
   get clock(): Clock {
     return this.#line.realm.options.clock;
   }

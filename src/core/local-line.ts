@@ -62,6 +62,11 @@ export class LocalLine implements Waited {
       if (exclusive || !shares) for (const turn of turns) yield* turn.blockers();
   }
 
+  /** Whether others may wait beside whoever holds it. */
+  get crowded(): boolean {
+    return this.#holds.size > 1 || (this.#last?.waiting ?? 0) > 0;
+  }
+
   acquire(waiter: Waiter, request: AcquireRequest): void {
     if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
     const place = request.cohort ? this.#last?.admits(request) : undefined;

@@ -13,6 +13,8 @@ export interface Grip {
   readonly validity: Validity;
   /** The turn that it is inside of. Undefined for one that stands in the engine's line. */
   readonly outer: Turn | undefined;
+  /** Whether somebody of this process waits where it stands. */
+  readonly waitedFor: boolean;
   /** Acts on ends that the clock knows of and nobody has seen yet. */
   notice(): void;
   /** True, or false where the engine had lost it before. */
@@ -148,6 +150,10 @@ export class Turn {
   *blockers(): Iterable<Turn> {
     if (this.open) yield this;
     else if (this.#floor) yield* this.#floor.holders();
+  }
+
+  get waitedFor(): boolean {
+    return this.#grip.waitedFor;
   }
 
   /** Where acquires inside this turn queue among themselves. */

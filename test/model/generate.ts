@@ -17,7 +17,7 @@ export function generate(seed: number): Program {
 }
 
 const DEEPEST = 3;
-const NAMES = ['a', 'a', 'a', 'b'] as const;
+export const NAMES = ['a', 'a', 'a', 'b'] as const;
 const PAUSES_MS = [1, 5, 20, 60, 200, 700] as const;
 
 class Author {

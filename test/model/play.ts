@@ -1,4 +1,5 @@
 /** One program, from its first step to an end at which nothing may be left. */
+import { NAMES } from './generate.js';
 import type { Program } from './program.js';
 import { Player } from './player.js';
 import { Reference } from './reference.js';
@@ -84,6 +85,7 @@ async function live(
   if (!player.done && player.unsettled.length === 0) violate('hangs', 'a function never ended');
   await world.run(AFTERWARDS_MS, watch, broken);
   expectEmptyLines(world, 'after all were closed', violate);
+  expectNoRegisters(world, violate);
 }
 
 /** Everybody has let go of what nobody runs inside of, and still somebody waits: then they wait for each other. */
@@ -105,5 +107,13 @@ function expectEmptyLines({ server }: World, when: string, violate: (rule: strin
       'left',
       `${when} the ${kind} ${name} has ${claims.length} claims: ${claims.map(({ id }) => id).join(', ')}`,
     );
+  }
+}
+
+/** `once` has to remember nothing, unless it was told to with `atLeast`. */
+function expectNoRegisters({ server }: World, violate: (rule: string, what: string) => void): void {
+  for (const name of NAMES) {
+    const last = server.space.read(`once\u001f${name}`, undefined, server.time);
+    if (last.ok && last.value) violate('left', `once has left a register of ${name}`);
   }
 }

@@ -23,6 +23,16 @@ function slowly({ name, program }: Fixed): Fixed {
   return { name, program: { ...program, network: { ...program.network, delayMs: 60 } } };
 }
 
+/** The same with round trips of about a millisecond. */
+function quickly({ name, program }: Fixed): Fixed {
+  return { name, program: { ...program, network: { ...program.network, delayMs: 0.5 } } };
+}
+
+/** The same with room for so many waiters in each instance. */
+function withRoomFor(maxWaiters: number, { name, program }: Fixed): Fixed {
+  return { name, program: { ...program, instances: program.instances.map((one) => ({ ...one, maxWaiters })) } };
+}
+
 /** A task of another instance. */
 function other(...steps: Steps): Actor {
   return { instance: 1, steps };
@@ -280,6 +290,34 @@ const TIME: readonly Fixed[] = [
       { do: 'once', name: 'b', as: 'job', atMost: 60, body: [pause(1)] },
     ]),
   ),
+  fixed(
+    'a crowd whose time is over together costs one look',
+    [run('semaphore s', 'holder', [pause(2_000)], { options: { permits: 3 } })],
+    Array.from({ length: 6 }, (_, i): Step => ({
+      do: 'detach',
+      steps: [
+        pause(300),
+        { do: 'acquire', lock: 'semaphore s', as: `waiter${i}`, options: { timeout: 300 }, expect: 'HOLDFAST_TIMEOUT' },
+      ],
+    })),
+  ),
+  fixed(
+    'a timeout is no fault of the engine while its cohort goes from claim to claim',
+    ...Array.from({ length: 4 }, (_, i): Steps => [
+      pause(1 + i),
+      run('mutex a', `one${i}`, [pause(20)]),
+      run('mutex a', `two${i}`, [pause(20)]),
+    ]),
+    ...Array.from({ length: 20 }, (_, i): Steps => [
+      pause(40 + i),
+      { do: 'acquire', lock: 'mutex a', as: `late${i}`, options: { timeout: 11 }, expect: 'HOLDFAST_TIMEOUT' },
+    ]),
+  ),
+  fixed(
+    'a reader that asks when the time of a cohort is over gets in beside its readers',
+    [run('read a', 'first', [pause(2_000)])],
+    [pause(100), run('read a', 'second', [], { expect: 'granted', withinMs: 300 })],
+  ),
   fixed('no abort handler runs inside a getter', [run('mutex a', 'outer', [{ do: 'stall', ms: 1_500 }, pause(10)])]),
 ];
 
@@ -304,6 +342,40 @@ const DEADLOCKS: readonly Fixed[] = [
     [run('read a', 'outer', [pause(100), run('mutex b', 'inner', [], { expect: 'granted' })])],
     [run('mutex b', 'outer2', [pause(200), run('read a', 'inner2', [], { expect: 'granted' })])],
   ),
+];
+
+const SMALL: readonly Fixed[] = [
+  withRoomFor(
+    1,
+    fixed('who waits inside a lock counts among the waiters, and who only tries does not', [
+      run('mutex a', 'outer', [
+        {
+          do: 'together',
+          branches: [
+            [run('mutex a', 'first', [pause(200)])],
+            [pause(1), run('mutex a', 'second', [])],
+            [
+              pause(50),
+              { do: 'try', lock: 'mutex b', as: 'free', expect: 'granted' },
+              { do: 'acquire', lock: 'mutex c', as: 'refused', expect: 'HOLDFAST_CONFIG' },
+            ],
+          ],
+        },
+      ]),
+    ]),
+  ),
+  fixed('what a leader throws after it has lost its term is thrown', [
+    {
+      do: 'lead',
+      name: 'a',
+      as: 'term',
+      body: [{ do: 'evict', name: 'a', place: 0 }, pause(100), { do: 'throw' }],
+      expect: 'thrown',
+    },
+  ]),
+  fixed('what a user throws after a loss is thrown as it is', [
+    run('mutex a', 'lost', [pause(100), { do: 'throw' }], { options: { maxHold: 20 }, expect: 'thrown' }),
+  ]),
 ];
 
 const CLOSE: readonly Fixed[] = [
@@ -379,6 +451,32 @@ const CLOSE: readonly Fixed[] = [
     ],
     [pause(1), run('mutex a', 'waiter', [], { expect: 'HOLDFAST_CLOSED' })],
   ),
+  // When it is asked for again is a matter of a few milliseconds, so each instance closes at another moment.
+  quickly(
+    fixed(
+      'close() ends the retries of a claim that has had no answer',
+      ...Array.from({ length: 20 }, (_, instance): Actor => ({
+        instance,
+        steps: [
+          { do: 'acquire', lock: `mutex b${instance}`, as: `known${instance}` },
+          { do: 'fault', what: 'deafen', ms: 100 },
+          { do: 'detach', steps: [{ do: 'acquire', lock: `mutex a${instance}`, as: `asked${instance}` }] },
+          pause(250 + instance * 5),
+          { do: 'close', expect: 'done' },
+        ],
+      })),
+    ),
+  ),
+  fixed('no function begins once its instance closes', [
+    { do: 'acquire', lock: 'read a', as: 'reader' },
+    {
+      do: 'together',
+      branches: [
+        [run('read a', 'late', [{ do: 'try', lock: 'read a', as: 'nested' }], { expect: 'HOLDFAST_CLOSED' })],
+        [{ do: 'close', drain: 500 }],
+      ],
+    },
+  ]),
   fixed(
     'close() releases what acquire gave at once',
     [{ do: 'acquire', lock: 'mutex a', as: 'mine' }, run('mutex b', 'outer', [pause(600)])],
@@ -387,4 +485,12 @@ const CLOSE: readonly Fixed[] = [
   ),
 ];
 
-export const PROGRAMS: readonly Fixed[] = [...INSIDE_NOW, ...DOWNGRADE, ...FENCES, ...TIME, ...DEADLOCKS, ...CLOSE];
+export const PROGRAMS: readonly Fixed[] = [
+  ...INSIDE_NOW,
+  ...DOWNGRADE,
+  ...FENCES,
+  ...TIME,
+  ...DEADLOCKS,
+  ...SMALL,
+  ...CLOSE,
+];

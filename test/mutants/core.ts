@@ -4,6 +4,7 @@
  * line here.
  */
 import type { Bug } from './plant.js';
+import type { TestedBug } from './test-run.js';
 
 export const CORE_BUGS: readonly Bug[] = [
   {
@@ -408,5 +409,143 @@ export const API_BUGS: readonly Bug[] = [
   {
     name: 'a reader is served by a claim that was lost',
     edits: [{ file: 'core/hold.ts', find: ' || !this.#standing!.held) return false;', replace: ') return false;' }],
+  },
+  {
+    name: 'every timeout looks for itself who holds the lock',
+    edits: [
+      { file: 'core/explanation.ts', find: '    if (this.#looking || this.#isFresh()) return;\n', replace: '' },
+      { file: 'core/instance.ts', find: 'let look = this.#looks.get(key);\n', replace: 'let look;\n' },
+    ],
+  },
+  {
+    name: 'an answer to another claim is no answer of the engine',
+    edits: [
+      {
+        file: 'core/cohort.ts',
+        find: 'if (this.line.realm.answeredAt >= startedAt) return true;',
+        replace: 'if (hold?.answered && this.line.realm.answeredAt >= startedAt) return true;',
+      },
+    ],
+  },
+  {
+    name: 'a reader counts as waiting before the engine has said that it waits',
+    edits: [
+      {
+        file: 'core/local-line.ts',
+        find: 'if (!waiter.triesOnce && waiter.weight === ALL) beginWait',
+        replace: 'if (!waiter.triesOnce) beginWait',
+      },
+      { file: 'core/local-line.ts', find: 'let shares = weight < ALL;', replace: 'let shares = false;' },
+    ],
+  },
+  {
+    name: 'a reader queues behind a cohort whose time is over',
+    edits: [
+      {
+        file: 'core/cohort.ts',
+        find: "return this.#hold.mayServe() ? 'at once' : undefined;",
+        replace: "return this.#hold.mayServe() ? 'at once' : 'behind';",
+      },
+    ],
+  },
+  {
+    name: "a session lives in the first user's async context",
+    edits: [
+      {
+        file: 'core/outside.ts',
+        find: '= AsyncLocalStorage.snapshot();',
+        replace: '= (run) => (AsyncLocalStorage, run());',
+      },
+    ],
+  },
+  {
+    name: 'who waits inside a lock is not counted',
+    edits: [{ file: 'core/floor.ts', find: '    count.addPending(1);\n', replace: '' }],
+  },
+  {
+    name: 'who only tries needs room among the waiters',
+    edits: [
+      {
+        file: 'core/instance.ts',
+        find: 'if (!waiter.triesOnce) this.#assertRoom();',
+        replace: 'this.#assertRoom();',
+      },
+    ],
+  },
+  {
+    name: 'the pause before the next session outlives close',
+    edits: [{ file: 'core/realm.ts', find: '    this.#pause?.close();\n', replace: '' }],
+  },
+  {
+    name: 'a claim is asked for again after close',
+    edits: [
+      { file: 'core/kept-session.ts', find: '    for (const timer of this.#retries) timer.close();\n', replace: '' },
+    ],
+  },
+  {
+    name: "a user's frozen error becomes a TypeError",
+    edits: [{ file: 'locks/run.ts', find: 'if (Object.isExtensible(error)) error.cause', replace: 'error.cause' }],
+  },
+  {
+    name: "a leader's own error is swallowed after a loss",
+    edits: [
+      {
+        file: 'locks/election.ts',
+        find: "return error instanceof LeaseLostError || (error instanceof Error && error.name === 'AbortError');",
+        replace: 'return error instanceof LeaseLostError || error instanceof Error;',
+      },
+    ],
+  },
+  {
+    name: 'a view of a claim has no JSON',
+    edits: [
+      {
+        file: 'core/view.ts',
+        find: "return hidden(view, 'toJSON', () => ({ ...view, token: view.token?.toString() }));",
+        replace: 'return view;',
+      },
+    ],
+  },
+  {
+    name: 'once remembers what nobody asked it to',
+    edits: [{ file: 'locks/once.ts', find: '  if (atLeastMs === 0) return true;\n', replace: '' }],
+  },
+  {
+    name: 'a function begins though its instance is closing',
+    edits: [{ file: 'locks/run.ts', find: '!turn.open || !instance.open', replace: '!turn.open' }],
+  },
+];
+
+const CHAINS = 'test/unit/core/deep-chains.test.ts';
+
+/** Bugs that only cost, which a test must find that counts. */
+export const COST_BUGS: readonly TestedBug[] = [
+  {
+    name: 'runs that have ended are dragged along by those that they started',
+    edits: [
+      {
+        file: 'core/reentrancy.ts',
+        find: '    while (this.#parent?.over) this.#parent = this.#parent.#parent;\n',
+        replace: '',
+      },
+      { file: 'core/reentrancy.ts', find: '  return frame?.over ? frame.parent : frame;', replace: '  return frame;' },
+    ],
+    foundBy: { file: CHAINS, test: 'is inside of one run only, however often it has run' },
+  },
+  {
+    name: 'a chain of waits is followed by recursion',
+    edits: [
+      {
+        file: 'core/deadlock.ts',
+        find: 'asking: ReadonlySet<Frame>): string[] | undefined {\n  const seen = new Set<Frame>();\n',
+        replace: 'asking: ReadonlySet<Frame>, seen = new Set<Frame>()): string[] | undefined {\n',
+      },
+      {
+        file: 'core/deadlock.ts',
+        find: 'reached.push({ on, weight, from: at });',
+        replace: '{\n const found = findCycle({ on, weight, from: at }, asking, seen);\n if (found) return found;\n }',
+      },
+    ],
+    foundBy: { file: CHAINS, test: 'may be as long as waiters are allowed, and nobody in it is refused' },
   },
 ];

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Bug, compile, plant, ROOT } from './plant.js';
 
-export interface EngineBug extends Bug {
+export interface TestedBug extends Bug {
   /** Must go red: a file of tests, and words of the name of one test in it. */
   readonly foundBy: { readonly file: string; readonly test: string };
   /** Hunted in `npm run test:deep` too: one that is found within seconds. Default: false. */
@@ -26,7 +26,7 @@ interface Report {
 const LIMIT_MS = 60_000;
 
 /** What the test said, or undefined if it noticed nothing. A test that did not run is an error. */
-export async function runTest(bug: EngineBug): Promise<string | undefined> {
+export async function runTest(bug: TestedBug): Promise<string | undefined> {
   const tree = plant(bug);
   compile(tree, 'tsconfig.build.json', 'dist');
   const { file, test } = bug.foundBy;

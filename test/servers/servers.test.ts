@@ -1,7 +1,7 @@
 /** Promises of the servers that other tests rely on. */
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -319,11 +319,15 @@ describe('a process', () => {
   });
 
   test('counts as dead while it is a zombie', async () => {
-    // The shell becomes a program that never collects the exit of its child.
-    const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    const script = 'sleep 1000 & echo $!; exec sleep 1000';
+    const parent = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });
     const pid = Number(
       await new Promise<string>((resolve) => parent.stdout.once('data', (b: Buffer) => resolve(b.toString()))),
     );
+    // The shell collects the exit of its child; what it becomes never does.
+    await vi.waitFor(() => expect(readFileSync(`/proc/${parent.pid}/comm`, 'utf8')).toBe('sleep\n'), 30_000);
+    expect(isRunning(pid)).toBe(true);
+    signal([pid], 'SIGKILL');
     await vi.waitFor(() => expect(isRunning(pid)).toBe(false), 30_000);
     expect(existsSync(`/proc/${pid}`)).toBe(true);
     signal([parent.pid ?? 0], 'SIGKILL');

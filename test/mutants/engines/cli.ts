@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const guard = 'test/system/cli/guard.test.ts';
 const loss = 'test/system/cli/loss.test.ts';
 const run = 'test/system/cli/run.test.ts';
 
-export const commandLine: readonly EngineBug[] = [
+export const commandLine: readonly TestedBug[] = [
   {
     name: 'a command that ignores SIGTERM is not killed when beats fail',
     edits: [

@@ -1,9 +1,9 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const LINES = 'test/engines/etcd/lines.test.ts';
 const FAULTS = 'test/engines/etcd/faults.test.ts';
 
-export const etcd: readonly EngineBug[] = [
+export const etcd: readonly TestedBug[] = [
   {
     name: 'a try of a reader or a permit does not ask whether anybody has entered since it looked',
     edits: [

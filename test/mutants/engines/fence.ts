@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const sql = 'test/system/fence/sql.test.ts';
 const redis = 'test/system/fence/redis.test.ts';
 const http = 'test/system/fence/http.test.ts';
 
-export const fence: readonly EngineBug[] = [
+export const fence: readonly TestedBug[] = [
   {
     name: 'PostgreSQL, SQLite: a writer with the token of a reader passes',
     edits: [

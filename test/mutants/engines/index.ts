@@ -1,5 +1,5 @@
 /** Bugs by engine and strategy, and of what stands beside the locks: at least four of each. */
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 import { commandLine } from './cli.js';
 import { etcd } from './etcd.js';
 import { fence } from './fence.js';
@@ -20,7 +20,7 @@ import { redlock } from './redlock.js';
 import { sqlite } from './sqlite.js';
 import { zookeeper } from './zookeeper.js';
 
-export const ENGINE_BUGS: Readonly<Record<string, readonly EngineBug[]>> = {
+export const ENGINE_BUGS: Readonly<Record<string, readonly TestedBug[]>> = {
   memory,
   sqlite,
   'redis queue': redisQueue,

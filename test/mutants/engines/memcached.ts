@@ -1,9 +1,9 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const VERSIONS = 'test/engines/memcached/versions.test.ts';
 const LOCKS = 'test/engines/memcached/locks.test.ts';
 
-export const memcached: readonly EngineBug[] = [
+export const memcached: readonly TestedBug[] = [
   {
     name: 'a renewal does not ask which version it renews',
     edits: [

@@ -1,11 +1,11 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const space = 'engines/memory/space.ts';
 const unit = 'test/unit/engines/memory/space.test.ts';
 const suite = 'test/conformance/memory.test.ts';
 const byTheRule = { file: unit, test: 'does after every step what the rule says' };
 
-export const memory: readonly EngineBug[] = [
+export const memory: readonly TestedBug[] = [
   {
     name: 'a beat revives a session that has expired and that nobody has buried',
     edits: [

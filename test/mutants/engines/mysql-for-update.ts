@@ -1,11 +1,11 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/mysql.test.ts';
 const PINNED = 'test/engines/mysql/pinned.test.ts';
 const READERS = 'test/engines/mysql/readers.test.ts';
 const SWEEPER = 'test/engines/mysql/sweeper.test.ts';
 
-export const mysqlForUpdate: readonly EngineBug[] = [
+export const mysqlForUpdate: readonly TestedBug[] = [
   {
     name: 'a writer does not ask for readers that were writers',
     edits: [

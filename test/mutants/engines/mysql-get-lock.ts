@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/mysql.test.ts';
 const PINNED = 'test/engines/mysql/pinned.test.ts';
 const FILE = 'engines/mysql/get-lock.ts';
 
-export const mysqlGetLock: readonly EngineBug[] = [
+export const mysqlGetLock: readonly TestedBug[] = [
   {
     name: 'a lock is not proven when its token has been minted',
     edits: [

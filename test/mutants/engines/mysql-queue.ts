@@ -1,11 +1,11 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/mysql.test.ts';
 const PROTOCOL = 'test/engines/mysql/protocol.test.ts';
 const PROCEDURES = 'engines/mysql/queue-sql.ts';
 const STATEMENTS = 'engines/mysql/queue-statements.ts';
 
-export const mysqlQueue: readonly EngineBug[] = [
+export const mysqlQueue: readonly TestedBug[] = [
   {
     name: 'an enter does not lock its line',
     edits: [

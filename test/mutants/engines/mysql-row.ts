@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const ROWS = 'test/engines/mysql/rows.test.ts';
 const SWEEPER = 'test/engines/mysql/sweeper.test.ts';
 const FILE = 'engines/mysql/rows.ts';
 
-export const mysqlRow: readonly EngineBug[] = [
+export const mysqlRow: readonly TestedBug[] = [
   {
     name: 'the sweeper deletes rows that are held',
     edits: [

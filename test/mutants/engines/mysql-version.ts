@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const ROWS = 'test/engines/mysql/rows.test.ts';
 const SWEEPER = 'test/engines/mysql/sweeper.test.ts';
 const FILE = 'engines/mysql/rows.ts';
 
-export const mysqlVersion: readonly EngineBug[] = [
+export const mysqlVersion: readonly TestedBug[] = [
   {
     name: 'the version is not compared',
     edits: [

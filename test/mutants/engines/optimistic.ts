@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const file = 'test/system/optimistic/rows.test.ts';
 const rows = 'optimistic/index.ts';
 const column = 'optimistic/version-column.ts';
 
-export const optimistic: readonly EngineBug[] = [
+export const optimistic: readonly TestedBug[] = [
   {
     name: 'a row is written if its version is the same or newer',
     edits: [

@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/postgres.test.ts';
 const ADVISORY = 'test/engines/postgres/advisory.test.ts';
 const ROUTINES = 'engines/postgres/advisory-routines.ts';
 
-export const postgresAdvisory: readonly EngineBug[] = [
+export const postgresAdvisory: readonly TestedBug[] = [
   {
     name: 'a lock whose token could not be minted stays on its connection',
     edits: [

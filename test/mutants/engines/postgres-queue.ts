@@ -1,11 +1,11 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/postgres.test.ts';
 const PROTOCOL = 'test/engines/postgres/protocol.test.ts';
 const CLEANING = 'test/engines/postgres/cleaning.test.ts';
 const ROUTINES = 'engines/postgres/routines.ts';
 
-export const postgresQueue: readonly EngineBug[] = [
+export const postgresQueue: readonly TestedBug[] = [
   {
     name: 'an enter does not lock its line',
     edits: [

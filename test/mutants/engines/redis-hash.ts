@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const SCRIPTS = 'engines/redis/hash.ts';
 const HASH = 'test/engines/redis/hash.test.ts';
 const OWNERS = 'test/engines/redis/slot-owners.test.ts';
 
-export const redisHash: readonly EngineBug[] = [
+export const redisHash: readonly TestedBug[] = [
   {
     name: 'a release does not ask whose lock it is',
     edits: [{ file: SCRIPTS, find: "if redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then return 0 end", replace: '' }],

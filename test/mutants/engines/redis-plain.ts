@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const SCRIPTS = 'engines/redis/plain.ts';
 const PLAIN = 'test/engines/redis/plain.test.ts';
 const OWNERS = 'test/engines/redis/slot-owners.test.ts';
 
-export const redisPlain: readonly EngineBug[] = [
+export const redisPlain: readonly TestedBug[] = [
   {
     name: 'a token is the clock’s alone, whatever was remembered',
     edits: [

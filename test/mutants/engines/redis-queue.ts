@@ -1,10 +1,10 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const SCRIPT = 'engines/redis/steps.ts';
 const STEPS = 'test/engines/redis/steps.test.ts';
 const EPOCHS = 'test/engines/redis/epochs.test.ts';
 
-export const redisQueue: readonly EngineBug[] = [
+export const redisQueue: readonly TestedBug[] = [
   {
     name: 'a free lock is given to a session that is dead',
     edits: [{ file: SCRIPT, find: 'if dies <= nowMs or (ARGV[1]', replace: 'if (ARGV[1]' }],

@@ -1,11 +1,11 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const NODE = 'engines/redis/ballot.ts';
 const ENGINE = 'engines/redis/redlock.ts';
 const BALLOT = 'test/engines/redis/ballot.test.ts';
 const REDLOCK = 'test/engines/redis/redlock.test.ts';
 
-export const redlock: readonly EngineBug[] = [
+export const redlock: readonly TestedBug[] = [
   {
     name: 'half of an even number of nodes is a majority',
     edits: [

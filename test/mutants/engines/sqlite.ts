@@ -1,9 +1,9 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/sqlite.test.ts';
 const SESSIONS = 'test/engines/sqlite/sessions.test.ts';
 
-export const sqlite: readonly EngineBug[] = [
+export const sqlite: readonly TestedBug[] = [
   {
     name: 'sessions of another boot are judged by our monotonic clock',
     edits: [

@@ -1,9 +1,9 @@
-import type { EngineBug } from '../test-run.js';
+import type { TestedBug } from '../test-run.js';
 
 const LINES = 'test/engines/zookeeper/lines.test.ts';
 const FAULTS = 'test/engines/zookeeper/faults.test.ts';
 
-export const zookeeper: readonly EngineBug[] = [
+export const zookeeper: readonly TestedBug[] = [
   {
     name: 'after a lost answer the line is not looked through, and a second node is made',
     edits: [

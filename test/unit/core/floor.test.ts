@@ -22,6 +22,7 @@ function outerTurn(kind: LineKind, weight: number): Turn {
     clock,
     validity,
     outer: undefined,
+    waitedFor: false,
     notice: () => undefined,
     giveBack: () => Promise.resolve(true),
     readersToken: () => TOKEN + 1n,

@@ -2,24 +2,44 @@
  * The memory engine against `async-mutex`, a plain in-process mutex. It has no sessions, tokens, timeouts or `inspect`;
  * the ratio says what these cost where there is no network to hide them.
  */
-import { Mutex, tryAcquire } from 'async-mutex';
-import { Holdfast, type Lock } from 'holdfast';
+import { Mutex, Semaphore, tryAcquire, withTimeout } from 'async-mutex';
+import { AcquireTimeoutError, Holdfast, type Lock } from 'holdfast';
 import { type Contest, repeat, together } from '../measure.js';
+import { callsOf } from './calls.js';
 
 const SEQUENCE = 100;
 const WAITERS = 1_000;
 const NAMES = 64;
+const TIMEOUT_MS = 20;
+const SELF_STARTED = 100_000;
 
 export const peer = 'async-mutex';
 
 export async function* contests(): AsyncIterable<Contest> {
-  await using locks = new Holdfast('memory:bench');
+  await using locks = new Holdfast('memory:bench', { maxWaiters: 20_000 });
   await locks.ready();
   yield selfCheck();
   yield uncontended(locks);
   yield waiters(locks);
   yield manyNames(locks);
   yield tryAgain(locks);
+  yield nested(locks);
+  yield timeouts(locks, 1_000);
+  yield timeouts(locks, 10_000);
+  yield selfStarted(locks);
+}
+
+/** How far the code of one call reaches. */
+export async function* facts(): AsyncIterable<string> {
+  await using locks = new Holdfast('memory:bench');
+  const lock = locks.mutex('facts');
+  // What is done once only is not counted.
+  for (let time = 0; time < 3; time += 1) await lock.run(() => {});
+  const run = await callsOf(() => lock.run(() => {}));
+  yield `one uncontended run: ${run.calls} calls in ${run.files} files (goal: at most 90 calls)`;
+  const lease = await lock.acquire();
+  const held = await callsOf(() => Promise.resolve(lease.held));
+  yield `lease.held: ${held.calls} calls in ${held.files} files (goal: at most 2 files)`;
 }
 
 /** The peer on both sides: what is not 1.0 here is noise, and every other row has as much of it. */
@@ -74,6 +94,69 @@ function tryAgain(locks: Holdfast): Contest {
     ours: () => repeat(SEQUENCE, async () => (await lock.tryAcquire())!.release()),
     peer: () => repeat(SEQUENCE, async () => (await tried.acquire())()),
   };
+}
+
+/** The peer has no re-entrancy: its inner run takes another mutex. */
+function nested(locks: Holdfast): Contest {
+  const lock = locks.mutex('nested');
+  const [outer, inner] = [new Mutex(), new Mutex()];
+  return {
+    name: 'a run inside a run',
+    operations: SEQUENCE,
+    ours: () => repeat(SEQUENCE, () => lock.run(() => lock.run(() => {}))),
+    peer: () => repeat(SEQUENCE, () => outer.runExclusive(() => inner.runExclusive(() => {}))),
+  };
+}
+
+/** All give up in the same moment. Ours are told who holds it. */
+function timeouts(locks: Holdfast, count: number): Contest {
+  const semaphore = locks.semaphore('timeouts', 1);
+  const peers = withTimeout(new Semaphore(1), TIMEOUT_MS);
+  const ours = async (): Promise<void> => {
+    await using _ = await semaphore.acquire();
+    await together(count, async () => {
+      const error: unknown = await semaphore.acquire({ timeout: TIMEOUT_MS }).catch((reason: unknown) => reason);
+      if (!(error instanceof AcquireTimeoutError)) throw new Error('it should have timed out');
+    });
+  };
+  const peer = async (): Promise<void> => {
+    const [, release] = await peers.acquire();
+    await together(count, () => peers.acquire().catch(() => {}));
+    release();
+  };
+  return {
+    name: `${count.toLocaleString('en')} waiters of a semaphore time out together`,
+    operations: count,
+    ours,
+    peer,
+    pairs: 11,
+  };
+}
+
+/** A job that starts its next run inside its last one. */
+function selfStarted(locks: Holdfast): Contest {
+  const lock = locks.mutex('self-started');
+  const mutex = new Mutex();
+  return {
+    name: '100,000 runs, each started inside the last',
+    operations: SELF_STARTED,
+    ours: () => startItself((work) => lock.run(work)),
+    peer: () => startItself((work) => mutex.runExclusive(work)),
+    pairs: 3,
+  };
+}
+
+function startItself(run: (work: () => void) => Promise<unknown>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let left = SELF_STARTED;
+    const next = (): void => {
+      run(() => {
+        left -= 1;
+        setImmediate(left > 0 ? next : resolve);
+      }).catch(reject);
+    };
+    next();
+  });
 }
 
 export async function useOurs(lock: Lock): Promise<void> {

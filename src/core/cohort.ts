@@ -17,6 +17,8 @@ export class Cohort implements Station {
   readonly line: LocalLine;
   readonly request: AcquireRequest;
   readonly #waiters = new Queue<Waiter>();
+  /** How many of them only try. */
+  #tries = 0;
   #hold: Hold | undefined;
   /** Since when we have been asking the engine without an answer for the current claim. */
   #askedAt = 0;
@@ -53,7 +55,9 @@ export class Cohort implements Station {
 
   add(waiter: Waiter): void {
     waiter.at = this;
+    waiter.answersBefore = this.line.realm.answers;
     waiter.link = this.#waiters.push(waiter);
+    if (waiter.triesOnce) this.#tries += 1;
     if (!this.#hold) this.#stand(!waiter.triesOnce, waiter.startedAt);
     else if (this.#hold.answered) this.#wait(waiter);
   }
@@ -88,13 +92,14 @@ export class Cohort implements Station {
       this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
     }
     if (this.#waiters.size === 0) return this.line.dissolved(this);
-    const waits = [...this.#waiters].some((waiter) => !waiter.triesOnce);
+    const waits = this.#waiters.size > this.#tries;
     // Who only tries does not stand in line with the others.
     if (waits) this.#refuseTries();
     this.#stand(waits, askedAt);
   }
 
   #refuseTries(): void {
+    if (this.#tries === 0) return;
     for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.resolve(undefined);
   }
 
@@ -149,6 +154,7 @@ export class Cohort implements Station {
     this.line.realm.addPending(-1);
     this.line.settled(waiter);
     if (waiter.link) this.#waiters.remove(waiter.link);
+    if (waiter.triesOnce) this.#tries -= 1;
     if (this.#waiters.size > 0) return;
     this.#calm();
     this.#hold?.unwanted();
@@ -165,10 +171,10 @@ export class Cohort implements Station {
   }
 
   /** Whether the lock was busy, as far as anybody can tell: the engine has answered since, or nothing says that it would not. */
-  #reached({ startedAt }: Waiter): boolean {
+  #reached({ answersBefore }: Waiter): boolean {
     const hold = this.#hold;
     if (this.#trouble && !isSilence(this.#trouble)) return false;
-    if (this.line.realm.answeredAt >= startedAt) return true;
+    if (this.line.realm.answers > answersBefore) return true;
     return hold !== undefined && hold.answered && !hold.validity.inJeopardy;
   }
 

@@ -83,11 +83,17 @@ export class Deadlines {
     if (this.#pending.length > 0 && !this.#timer) this.#arm();
   }
 
-  /** Drops answered calls at the head, so that a busy keeper's queue stays as short as its calls in flight. */
+  /**
+   * Drops answered calls at both ends, so that a busy keeper's queue stays as short as its calls in flight. From the tail first:
+   * one call at a time, which is the most usual, is only pushed and popped then.
+   */
   trim(): void {
-    while (this.#pending[this.#head]?.over) this.#head += 1;
-    if (this.#head === this.#pending.length) this.#pending.length = 0;
-    else if (this.#head >= 64) this.#pending.splice(0, this.#head);
+    const pending = this.#pending;
+    while (pending.length > this.#head && pending[pending.length - 1]!.over) pending.pop();
+    while (pending[this.#head]?.over) this.#head += 1;
+    if (this.#head === 0) return;
+    if (this.#head === pending.length) pending.length = 0;
+    else if (this.#head >= 64) pending.splice(0, this.#head);
     else return;
     this.#head = 0;
   }

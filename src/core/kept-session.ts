@@ -10,7 +10,7 @@ import { Validity } from './validity.js';
 /** What a session needs of its keeper. */
 export interface SessionKeeping {
   ended(session: KeptSession): void;
-  /** The engine has answered, whatever it said. */
+  /** The engine has answered to an enter, whatever it said. */
   answered(): void;
   /** Whether an acquire is pending: only then may our timers keep the process alive. */
   readonly busy: boolean;
@@ -200,7 +200,6 @@ export class KeptSession implements SessionListener {
     });
     work.then(
       (value) => {
-        this.#keeping.answered();
         if (call.answered()) on.answer(value);
         else on.late?.(value);
       },
@@ -208,6 +207,11 @@ export class KeptSession implements SessionListener {
         if (call.answered()) on.silence(asHoldfastError(error, doing));
       },
     );
+  }
+
+  /** The engine has answered to an enter. Other calls it may answer by itself, without the server behind it. */
+  answered(): void {
+    this.#keeping.answered();
   }
 
   /** Runs later unless the session has ended by then. */

@@ -40,8 +40,8 @@ export class Realm {
   /** Claims that wait for a session. */
   readonly #unopened = new Set<Standing>();
   pending = 0;
-  /** When the engine last answered anything, also to a call that nobody waits for any more. */
-  answeredAt = Number.NEGATIVE_INFINITY;
+  /** How often the engine has answered to an enter, also to one that nobody waits for any more. */
+  answers = 0;
   #closed = false;
 
   constructor(options: RealmOptions) {
@@ -97,9 +97,8 @@ export class Realm {
 
   /** Pending acquires keep the process alive; held locks do not. */
   addPending(by: 1 | -1): void {
-    const was = this.busy;
     this.pending += by;
-    if (was !== this.busy) this.#session?.busyChanged();
+    if (this.pending === (by === 1 ? 1 : 0)) this.#session?.busyChanged();
   }
 
   /** The instance ends: whatever is not the work of its functions is told so and given back. */
@@ -120,7 +119,7 @@ export class Realm {
   // --- what sessions tell us ------------------------------------------------------------------------------------
 
   answered(): void {
-    this.answeredAt = this.options.clock.now();
+    this.answers += 1;
   }
 
   ended(session: KeptSession): void {

@@ -137,6 +137,7 @@ export class Standing {
 
   #placed(place: Place): void {
     const session = this.#session!;
+    session.answered();
     if (this.#state === 'over') {
       if (place.state === 'held' || place.state === 'waiting') void session.withdraw(this.#claim!);
     } else if (this.#state === 'entering') {

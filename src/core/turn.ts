@@ -55,6 +55,8 @@ export class Turn {
   readonly askedIn: Frame | undefined;
   /** Called when the turn is lost, unless it was released before. */
   onLost: ((loss: Loss) => void) | undefined;
+  readonly clock: Clock;
+  readonly validity: Validity;
   readonly #grip: Grip;
   #state: 'open' | 'closing' | 'over' = 'open';
   #loss: Loss | undefined;
@@ -69,6 +71,8 @@ export class Turn {
 
   constructor(grip: Grip, weight: number, token: bigint, askedIn?: Frame) {
     this.#grip = grip;
+    this.clock = grip.clock;
+    this.validity = grip.validity;
     this.#weight = weight;
     this.askedIn = askedIn;
     // Whoever is inside another turn holds what that one holds, and no longer than that one.
@@ -94,27 +98,18 @@ export class Turn {
 
   // --- until when: to read this changes nothing ---------------------------------------------------------------------
 
-  get clock(): Clock {
-    return this.#grip.clock;
-  }
-
-  get validity(): Validity {
-    return this.#grip.validity;
-  }
-
   get endsAt(): number {
     return this.#endsAt;
   }
 
   get held(): boolean {
-    const { clock, validity } = this.#grip;
-    return this.#state === 'open' && clock.now() < this.#endsAt && validity.valid;
+    return this.#state === 'open' && !this.#hasReachedEnd() && this.validity.valid;
   }
 
   /** Why it is over, whether somebody has noticed that already or not. */
   get loss(): Loss | undefined {
     if (this.#loss || this.#state !== 'open') return this.#loss;
-    if (this.clock.now() >= this.#endsAt) return { reason: 'maxHold' };
+    if (this.#hasReachedEnd()) return { reason: 'maxHold' };
     return this.validity.expired ? { reason: 'expired' } : undefined;
   }
 
@@ -165,8 +160,7 @@ export class Turn {
   /** Acts on what the clock says: what has ended is lost now, whether a timer has run or not. */
   notice(): void {
     this.#grip.notice();
-    if (this.#endsAt === Number.POSITIVE_INFINITY || this.#state === 'over') return;
-    if (this.clock.now() >= this.#endsAt) this.forfeit({ reason: 'maxHold' });
+    if (this.#state !== 'over' && this.#hasReachedEnd()) this.forfeit({ reason: 'maxHold' });
   }
 
   /** It ends after so long at the latest, with all that is inside. */
@@ -175,6 +169,10 @@ export class Turn {
     if (endsAt >= this.#endsAt) return;
     this.#endsAt = endsAt;
     this.#watchEnd();
+  }
+
+  #hasReachedEnd(): boolean {
+    return this.#endsAt !== Number.POSITIVE_INFINITY && this.clock.now() >= this.#endsAt;
   }
 
   #watchEnd(): void {

@@ -29,9 +29,13 @@ export class Waiter {
   readonly startedAt: number;
   readonly weight: number;
   readonly patience: Patience;
+  /** Not to be queued: hold at once or give up. */
+  readonly triesOnce: boolean;
   /** The run that asks, if one does. */
   readonly frame: Frame | undefined = currentFrame();
   at: Station | undefined;
+  /** How often the engine had answered when it began to wait. */
+  answersBefore = 0;
   link: Link<Waiter> | undefined;
   /** Set while code inside a frame waits, for the deadlock check. */
   wait: Wait | undefined;
@@ -45,15 +49,11 @@ export class Waiter {
     this.startedAt = clock.now();
     this.weight = weight;
     this.patience = patience;
+    this.triesOnce = patience.timeoutMs === 0;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-  }
-
-  /** Not to be queued: hold at once or give up. */
-  get triesOnce(): boolean {
-    return this.patience.timeoutMs === 0;
   }
 
   /** Whether its wait ends whatever others do. */

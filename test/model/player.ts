@@ -516,8 +516,8 @@ export class Player {
         case 'HOLDFAST_TIMEOUT':
           return first.waits && options.timeout !== undefined ? undefined : 'it has no timeout';
         case 'HOLDFAST_ENGINE':
-          // `once` asks the register, too.
-          return this.#wasAnswered(first) && !what.startsWith('once') ? 'the engine has answered' : undefined;
+          // `once` asks the register, too, and all() for one lock after the other.
+          return this.#wasAnswered(first) && !/^once|^all/.test(what) ? 'the engine has answered' : undefined;
         case 'HOLDFAST_LOST':
           return undefined;
         case 'HOLDFAST_DEADLOCK':

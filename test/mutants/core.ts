@@ -301,8 +301,8 @@ export const API_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/turn.ts',
-        find: "this.#state === 'open' && clock.now() < this.#endsAt && validity.valid;",
-        replace: "this.#state === 'open' && validity.valid;",
+        find: "this.#state === 'open' && !this.#hasReachedEnd() && this.validity.valid;",
+        replace: "this.#state === 'open' && this.validity.valid;",
       },
     ],
   },
@@ -422,8 +422,8 @@ export const API_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/cohort.ts',
-        find: 'if (this.line.realm.answeredAt >= startedAt) return true;',
-        replace: 'if (hold?.answered && this.line.realm.answeredAt >= startedAt) return true;',
+        find: 'if (this.line.realm.answers > answersBefore) return true;',
+        replace: 'if (hold?.answered && this.line.realm.answers > answersBefore) return true;',
       },
     ],
   },

@@ -17,7 +17,7 @@ export {
   StaleTokenError,
   UnsupportedError,
 } from './core/errors.js';
-export type { Schema } from './core/schema.js';
+export type { Schema } from './kit/schema.js';
 export type { AcquireMessage, BeatMessage, GrantedMessage, LostMessage, ReleaseMessage } from './core/telemetry.js';
 export type { ClaimView, LineView } from './core/view.js';
 export { type CloseOptions, Holdfast, type HoldfastOptions, type InspectOptions } from './holdfast.js';

@@ -5,8 +5,8 @@
 import { show } from './core/duration.js';
 import type { EngineSource, Traits } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
-import type { Schema } from './core/schema.js';
-import { type EngineUrl, parseEngineUrl, placeOf } from './core/url.js';
+import type { Schema } from './kit/schema.js';
+import { type EngineUrl, parseEngineUrl, placeOf } from './kit/url.js';
 import { realmsOf } from './engines/memcached/keys.js';
 import { traits as memcachedTraits } from './engines/memcached/traits.js';
 import { memcachedUrl } from './engines/memcached/url.js';

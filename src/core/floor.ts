@@ -26,7 +26,7 @@ export class Floor implements Waited {
   readonly #before: Floor | undefined;
   readonly #whenEmpty: (() => void)[] = [];
 
-  /** @param before of the same turn when it was a writer's: until it is empty nobody gets in here. */
+  /** @param before see `next` */
   constructor(outer: Turn, before?: Floor) {
     this.#outer = outer;
     this.#before = before;
@@ -35,6 +35,11 @@ export class Floor implements Waited {
     if (!before) return;
     const spot = this.#line.enter(undefined, ALL);
     void before.emptied().then(() => this.#leave(spot));
+  }
+
+  /** That of the same turn from now on. Until this one is empty nobody gets in there. */
+  next(): Floor {
+    return new Floor(this.#outer, this);
   }
 
   get name(): string {
@@ -120,6 +125,12 @@ export class Floor implements Waited {
     for (const { item } of this.#line.leave(spot)) item!.waiter.resolve(item!.turn);
     if (!this.busy) for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }
+}
+
+/** The floor of this turn, made when it is first needed. */
+export function floorOf(turn: Turn): Floor {
+  turn.floor ??= new Floor(turn);
+  return turn.floor;
 }
 
 function upgrade(name: string): DeadlockError {

@@ -12,6 +12,7 @@ import {
   UnsupportedError,
 } from './errors.js';
 import { EXPLAIN_WITHIN_MS, type Look } from './explanation.js';
+import { floorOf } from './floor.js';
 import { outside } from './outside.js';
 import { Realm, type RealmOptions } from './realm.js';
 import { currentFrame, enclosingTurn, isWorkOf } from './reentrancy.js';
@@ -113,7 +114,7 @@ export class Instance {
     const waiter = new Waiter(this.options.clock, weight, patience);
     const realm = this.#realm(line.name);
     if (outer) {
-      outer.floor.enter(waiter, { admit: () => this.#assertRoom(), addPending: (by) => realm.addPending(by) });
+      floorOf(outer).enter(waiter, { admit: () => this.#assertRoom(), addPending: (by) => realm.addPending(by) });
     } else {
       if (!waiter.triesOnce) this.#assertRoom();
       const cohort = target.cohort && this.options.cohort;

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from './clock.js';
 import type { LineRef } from './engine.js';
 import { ClosedError, DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
-import { Floor } from './floor.js';
+import type { Floor } from './floor.js';
 import { ALL } from './line.js';
 import { type Frame, isWorkOf, runsInside } from './reentrancy.js';
 import type { Validity } from './validity.js';
@@ -53,6 +53,8 @@ export class Turn {
   frame: Frame | undefined;
   /** The run in which it was asked for, if there was one: that work counts on it. */
   readonly askedIn: Frame | undefined;
+  /** Where acquires inside this turn queue among themselves, once there is one: see `floorOf`. */
+  floor: Floor | undefined;
   /** Called when the turn is lost, unless it was released before. */
   onLost: ((loss: Loss) => void) | undefined;
   readonly clock: Clock;
@@ -64,7 +66,6 @@ export class Turn {
   #released = false;
   #weight: number;
   #hand: Hand;
-  #floor: Floor | undefined;
   #endsAt: number;
   #endTimer: Timer | undefined;
   #givenBack: Promise<boolean> | undefined;
@@ -144,17 +145,11 @@ export class Turn {
   /** The turns that must end before this one does: itself, or, once it is only kept for them, those inside. */
   *blockers(): Iterable<Turn> {
     if (this.open) yield this;
-    else if (this.#floor) yield* this.#floor.holders();
+    else if (this.floor) yield* this.floor.holders();
   }
 
   get waitedFor(): boolean {
     return this.#grip.waitedFor;
-  }
-
-  /** Where acquires inside this turn queue among themselves. */
-  get floor(): Floor {
-    this.#floor ??= new Floor(this);
-    return this.#floor;
   }
 
   /** Acts on what the clock says: what has ended is lost now, whether a timer has run or not. */
@@ -193,7 +188,7 @@ export class Turn {
     if (this.#state === 'over') return this.#loss?.reason === 'released' ? RELEASED : (this.#givenBack ?? LOST);
     if (this.#state === 'open') this.#released = true;
     this.#state = 'closing';
-    this.#givenBack ??= this.#floor?.busy ? this.#floor.emptied().then(() => this.#giveBack()) : this.#giveBack();
+    this.#givenBack ??= this.floor?.busy ? this.floor.emptied().then(() => this.#giveBack()) : this.#giveBack();
     return this.#givenBack;
   }
 
@@ -211,12 +206,12 @@ export class Turn {
     this.notice();
     if (!this.open) throw this.lossError();
     if (runsInside(this)) throw downgradedFromInside(this.line.name);
-    const writers = this.#floor;
+    const writers = this.floor;
     writers?.refuseWriters();
     this.#weight = 1;
     const reader: Hand = { token: this.#grip.readersToken(), mode: this.outer ? this.#hand.mode : 'read' };
     this.#hand = reader;
-    this.#floor = writers?.busy ? new Floor(this, writers) : undefined;
+    this.floor = writers?.busy ? writers.next() : undefined;
     this.onLost = undefined;
     if (writers?.busy) await writers.emptied();
     if (this.open) await this.#grip.lighten();
@@ -231,7 +226,7 @@ export class Turn {
     const told = this.#tell(loss);
     this.#state = 'over';
     this.#endTimer?.close();
-    this.#floor?.lose(loss);
+    this.floor?.lose(loss);
     told();
   }
 
@@ -254,7 +249,7 @@ export class Turn {
   drain(error: HoldfastError, owner: object): void {
     const kept = this.frame?.works || isWorkOf(owner, this.askedIn);
     if (!kept) this.revoke({ reason: 'released' });
-    this.#floor?.drain(error, owner);
+    this.floor?.drain(error, owner);
     // Functions inside it may end: it is given back when they have.
     if (!kept) void this.close();
   }

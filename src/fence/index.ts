@@ -6,8 +6,8 @@
  *     await client.query('UPDATE account SET balance = balance - 5 WHERE id = 1');
  *     await client.query('COMMIT');
  */
-import { isIoredis } from '../engines/redis/ioredis.js';
-import { isNodeRedis } from '../engines/redis/node-redis.js';
+import { isIoredis } from '../engines/redis/client/ioredis.js';
+import { isNodeRedis } from '../engines/redis/client/node-redis.js';
 import { isSqlite, type SqliteDatabase } from '../sql/sqlite.js';
 import { RedisFence, type RedisFenceOptions } from './redis.js';
 import { SqlFence, type SqlFenceOptions } from './sql.js';

@@ -13,8 +13,8 @@
  */
 import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
 import type { Fence } from '../core/engine.js';
-import { portOf } from '../engines/redis/port-of.js';
-import { defineScript, type RedisPort, type Script } from '../engines/redis/port.js';
+import { portOf } from '../engines/redis/client/port-of.js';
+import { defineScript, type RedisPort, type Script } from '../engines/redis/client/port.js';
 import type { Lease } from '../index.js';
 import { fencedScript, newestIn } from './lua.js';
 import { checkResource, type OpenOptions, Presenter } from './presented.js';

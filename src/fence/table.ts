@@ -1,10 +1,9 @@
 /** The table of fences and its statements, in three dialects. */
 import { ConfigError, EngineError } from '../core/errors.js';
 import type { Fence } from '../core/engine.js';
-import { fenceTable as postgresTable } from '../engines/postgres/fence-table.js';
-import { Names, type SchemaOptions } from '../engines/postgres/names.js';
-import { checkPrefix, DEFAULT_PREFIX } from '../engines/mysql/prefix.js';
-import { fenceTable as mysqlTable } from '../engines/mysql/tables.js';
+import { Names, type SchemaOptions } from '../sql/postgres-names.js';
+import { checkPrefix, DEFAULT_PREFIX } from '../sql/mysql-prefix.js';
+import { mysqlFenceTable, postgresFenceTable } from '../sql/fence-table.js';
 import { type Dialect, type Statement, statement } from '../sql/statement.js';
 
 export interface TableOptions extends SchemaOptions {
@@ -29,12 +28,12 @@ export class FenceTable {
     if (dialect === 'postgres') {
       const names = new Names(options);
       this.name = names.of('fence');
-      this.#ddl = `CREATE SCHEMA IF NOT EXISTS "${names.schema}";\n${postgresTable(names)}`;
+      this.#ddl = `CREATE SCHEMA IF NOT EXISTS "${names.schema}";\n${postgresFenceTable(names)}`;
       this.make = makeInPostgres(names);
     } else {
       const prefix = checkPrefix(options.tablePrefix ?? DEFAULT_PREFIX);
       this.name = `${prefix}fence`;
-      this.#ddl = dialect === 'mysql' ? mysqlTable(prefix) : sqliteTable(this.name);
+      this.#ddl = dialect === 'mysql' ? mysqlFenceTable(prefix) : sqliteTable(this.name);
       this.make = this.#ddl;
     }
   }
@@ -115,7 +114,7 @@ function makeInPostgres(names: Names): string {
   return `DO $holdfast$ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('holdfast migration', 0));
   IF to_regnamespace('"${names.schema}"') IS NULL THEN CREATE SCHEMA "${names.schema}"; END IF;
-  ${postgresTable(names)};
+  ${postgresFenceTable(names)};
 END $holdfast$`;
 }
 

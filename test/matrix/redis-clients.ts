@@ -6,7 +6,7 @@ import * as iovalkey from 'iovalkey';
 import * as nodeRedis5 from 'redis-client-5';
 import { clientFromUrl } from '../../src/engines/redis/from-url.js';
 import { redisUrl } from '../../src/engines/redis/url.js';
-import { parseEngineUrl } from '../../src/core/url.js';
+import { parseEngineUrl } from '../../src/kit/url.js';
 import { LOOPBACK } from '../servers/ports.js';
 
 type Hosts = readonly { readonly host: string; readonly port: number }[];

@@ -207,7 +207,7 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/turn.ts',
-        find: 'this.#givenBack ??= this.#floor?.busy ? this.#floor.emptied().then(() => this.#giveBack()) : this.#giveBack();',
+        find: 'this.#givenBack ??= this.floor?.busy ? this.floor.emptied().then(() => this.#giveBack()) : this.#giveBack();',
         replace: 'this.#givenBack ??= this.#giveBack();',
       },
     ],

@@ -1,4 +1,4 @@
-/** The linter's rules are part of the design (who may import whom; no forgotten await), so they have tests too. */
+/** The linter's rules are part of the design (no clock in the core, no forgotten await), so they have tests too. */
 import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -6,16 +6,6 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-
-/** Files that others may import, so that nothing but the import itself is wrong. */
-const IMPORTED = {
-  'src/index.ts': 'export const one = 1;',
-  'src/core/one.ts': 'export const one = 1;',
-  'src/locks/one.ts': 'export const one = 1;',
-  'src/engines/other/one.ts': 'export const one = 1;',
-};
-
-const importing = (from: string): string => `import { one } from '${from}';\n\nexport const two = one + 1;\n`;
 
 const WRONG: Readonly<Record<string, { text: string; rule: string }>> = {
   'src/core/floating.ts': {
@@ -34,38 +24,9 @@ const WRONG: Readonly<Record<string, { text: string; rule: string }>> = {
     text: 'export const read = (value: any): string => `${value}`;\n',
     rule: 'typescript(no-explicit-any)',
   },
-  'src/core/imports-locks.ts': { text: importing('../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/core/imports-engine.ts': { text: importing('../engines/other/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/locks/imports-engine.ts': { text: importing('../engines/other/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/locks/imports-index.ts': { text: importing('../index.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/engines/mine/imports-other.ts': { text: importing('../other/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/engines/mine/imports-locks.ts': { text: importing('../../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/engines/mine/client/imports-other.ts': {
-    text: importing('../../other/one.js'),
-    rule: 'eslint(no-restricted-imports)',
-  },
-  'src/engines/mine/client/imports-mine.ts': { text: importing('../clean.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/engines/mine/client/imports-locks.ts': {
-    text: importing('../../../locks/one.js'),
-    rule: 'eslint(no-restricted-imports)',
-  },
-  'src/testing/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/sql/imports-engine.ts': { text: importing('../engines/other/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/optimistic/imports-index.ts': { text: importing('../index.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/fence/imports-locks.ts': { text: importing('../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/cli/imports-core.ts': { text: importing('../core/one.js'), rule: 'eslint(no-restricted-imports)' },
-  'src/cli/imports-locks.ts': { text: importing('../locks/one.js'), rule: 'eslint(no-restricted-imports)' },
 };
 
 const CLEAN: Readonly<Record<string, string>> = {
-  'src/core/clean.ts': importing('./one.js'),
-  'src/locks/clean.ts': importing('../core/one.js'),
-  'src/engines/mine/clean.ts': importing('../../core/one.js'),
-  'src/engines/mine/client/clean.ts': importing('../../../core/one.js'),
-  'src/fence/clean.ts': importing('../engines/other/one.js'),
-  'src/optimistic/clean.ts': importing('../core/one.js'),
-  'src/testing/clean.ts': importing('../index.js'),
-  'src/cli/clean.ts': importing('../index.js'),
   'src/core/awaited.ts':
     'const work = async (): Promise<void> => {};\n\nexport async function start(): Promise<void> {\n  await work();\n}\n',
 };
@@ -80,7 +41,7 @@ beforeAll(async () => {
   tree = await mkdtemp(join(cache, 'lint-'));
   for (const file of ['.oxlintrc.json', 'tsconfig.json']) await cp(join(ROOT, file), join(tree, file));
   const wrong = Object.entries(WRONG).map(([path, { text }]) => [path, text] as const);
-  const files = new Map([...Object.entries(IMPORTED), ...wrong, ...Object.entries(CLEAN)]);
+  const files = new Map([...wrong, ...Object.entries(CLEAN)]);
   for (const [path, text] of files) {
     await mkdir(dirname(join(tree, path)), { recursive: true });
     await writeFile(join(tree, path), text);

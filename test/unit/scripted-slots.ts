@@ -1,7 +1,7 @@
 import type { Claim, ClaimRef, LineRef } from '../../src/core/engine.js';
 import type { Loss } from '../../src/core/errors.js';
 import { ALL } from '../../src/core/line.js';
-import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../src/core/slots.js';
+import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../src/kit/slot-session.js';
 import type { VirtualClock } from './virtual-clock.js';
 
 interface Taker {

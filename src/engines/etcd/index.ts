@@ -16,8 +16,8 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
-import { SwappedRegisters } from '../../core/swapped-registers.js';
-import { parseEngineUrl, placeOf } from '../../core/url.js';
+import { SwappedRegisters } from '../../kit/swapped-registers.js';
+import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { EtcdClient } from './client/client.js';
 import type { Tls } from './client/connection.js';
 import { IS, TARGET } from './client/messages.js';

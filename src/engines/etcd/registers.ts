@@ -1,8 +1,8 @@
 /**
- * A register is one key, swapped by its mod revision (core/swapped-registers.ts). A majority has it on disk before we hear
+ * A register is one key, swapped by its mod revision (kit/swapped-registers.ts). A majority has it on disk before we hear
  * that it was written.
  */
-import type { SeenText, SwappedTexts } from '../../core/swapped-registers.js';
+import type { SeenText, SwappedTexts } from '../../kit/swapped-registers.js';
 import type { EtcdClient } from './client/client.js';
 import { IS, TARGET } from './client/messages.js';
 import { explained } from './explain.js';

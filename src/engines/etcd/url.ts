@@ -5,7 +5,7 @@
  *     etcds://h1,h2,h3?ca=/etc/etcd/ca.pem&cert=/etc/etcd/us.pem&key=/etc/etcd/us.key      TLS; the files are optional
  */
 import { ConfigError } from '../../core/errors.js';
-import type { EngineUrl } from '../../core/url.js';
+import type { EngineUrl } from '../../kit/url.js';
 
 export interface EtcdUrl {
   readonly tls: boolean;

@@ -1,6 +1,6 @@
-/** What those that wait watch in etcd; the waiting itself is core/waiting-room.ts. */
+/** What those that wait watch in etcd; the waiting itself is kit/waiting-room.ts. */
 import type { Clock } from '../../core/clock.js';
-import { type Crowd, type Verdict, type Waiter, WaitingRoom } from '../../core/waiting-room.js';
+import { type Crowd, type Verdict, type Waiter, WaitingRoom } from '../../kit/waiting-room.js';
 import type { Change, Watch, Watches, WatchTarget } from './client/watches.js';
 import { heldCount, type Lines, permitsWatch, type Spot } from './lines.js';
 

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../../core/clock.js';
 import type { Engine, EngineSetup, EngineSource, OpenOptions, Session, SessionListener } from '../../core/engine.js';
-import { SlotSession } from '../../core/slots.js';
-import { parseEngineUrl, placeOf } from '../../core/url.js';
+import { SlotSession } from '../../kit/slot-session.js';
+import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { Connection } from './connection.js';
 import { realmsOf } from './keys.js';
 import { MemcachedSlots } from './slots.js';

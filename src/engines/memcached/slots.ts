@@ -21,7 +21,7 @@
  */
 import type { Claim, ClaimRef } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { HeldSlot, SlotStore, Taken } from '../../core/slots.js';
+import type { HeldSlot, SlotStore, Taken } from '../../kit/slot-session.js';
 import type { Clock } from '../../core/clock.js';
 import type { Connection } from './connection.js';
 import { lockKey, tokenKey } from './keys.js';

@@ -1,6 +1,6 @@
 /** What a URL of memcached says: `memcached://user:password@host:11211,host2,host3`. */
 import { ConfigError } from '../../core/errors.js';
-import type { EngineUrl } from '../../core/url.js';
+import type { EngineUrl } from '../../kit/url.js';
 
 export interface MemcachedServer {
   readonly host: string;

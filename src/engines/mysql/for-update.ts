@@ -24,7 +24,7 @@
 import type { Claim } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
-import type { SlotStore } from '../../core/slots.js';
+import type { SlotStore } from '../../kit/slot-session.js';
 import { bytes, type Row, type Value } from './client.js';
 import { type Latch, mintSql, mintValues, PATIENCE_MS, type PinnedSetup, PinnedStore } from './pinned.js';
 import type { Pin, PinSettings } from './pins.js';

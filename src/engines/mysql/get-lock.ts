@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Claim } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { SlotStore } from '../../core/slots.js';
+import type { SlotStore } from '../../kit/slot-session.js';
 import { bytes } from './client.js';
 import { type Latch, mintSql, mintValues, type PinnedSetup, PinnedStore } from './pinned.js';
 import type { Pin, PinSettings } from './pins.js';

@@ -4,8 +4,8 @@
  * for-update.ts and get-lock.ts on pinned.ts. What is needed of the client is client.ts; the tables are made by schema.ts.
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
-import type { Schema } from '../../core/schema.js';
-import { parseEngineUrl, placeOf } from '../../core/url.js';
+import type { Schema } from '../../kit/schema.js';
+import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { Database, poolOf, type RawPool } from './client.js';
 import { forUpdateStore } from './for-update.js';
 import { getLockStore } from './get-lock.js';

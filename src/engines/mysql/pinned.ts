@@ -14,7 +14,7 @@
  */
 import type { Claim, ClaimRef } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { HeldSlot, Pace, SlotStore, Taken } from '../../core/slots.js';
+import type { HeldSlot, Pace, SlotStore, Taken } from '../../kit/slot-session.js';
 import { bytes, type Value } from './client.js';
 import type { Pin, Pins, PinSettings } from './pins.js';
 import type { StoreSetup } from './slot-engine.js';

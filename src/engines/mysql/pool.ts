@@ -2,7 +2,7 @@
  * Pools that we make ourselves, of mysql2. A connection keeps no process alive: whoever waits for an answer has a timer
  * that does.
  */
-import { loadPeer } from '../../core/peer.js';
+import { loadPeer } from '../../kit/peer.js';
 import { poolOf, type RawPool } from './client.js';
 import type { MysqlUrl } from './url.js';
 

@@ -9,7 +9,7 @@
  * while; the floor remembers the highest token of what was deleted.
  */
 import type { Claim, ClaimRef } from '../../core/engine.js';
-import type { HeldSlot, Pace, SlotStore, Taken } from '../../core/slots.js';
+import type { HeldSlot, Pace, SlotStore, Taken } from '../../kit/slot-session.js';
 import { bytes, text, type Value } from './client.js';
 import type { StoreSetup } from './slot-engine.js';
 import { firstToken, NOW } from './tables.js';

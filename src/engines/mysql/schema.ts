@@ -6,10 +6,11 @@
  *     migration   one row for each migration that was made
  */
 import { EngineError } from '../../core/errors.js';
-import type { Schema } from '../../core/schema.js';
+import type { Schema } from '../../kit/schema.js';
 import type { Database, Row } from './client.js';
 import { procedureSteps, queueProcedures, queueTables } from './queue-sql.js';
-import { downgradeTable, fenceTable, registerTables, slotTables } from './tables.js';
+import { mysqlFenceTable } from '../../sql/fence-table.js';
+import { downgradeTable, registerTables, slotTables } from './tables.js';
 import { errnoOf, explained } from './trouble.js';
 
 interface Migration {
@@ -27,7 +28,7 @@ function migrations(p: string): readonly Migration[] {
     { version: 3, about: 'one row for each lock', statements: slotTables(p) },
     { version: 4, about: 'readers that were writers', statements: [downgradeTable(p)] },
     { version: 5, about: 'the steps of the queue', statements: queueProcedures(p), optional: true },
-    { version: 6, about: 'fences', statements: [fenceTable(p)] },
+    { version: 6, about: 'fences', statements: [mysqlFenceTable(p)] },
   ];
 }
 

@@ -1,7 +1,7 @@
 /** The engine of all strategies that have one slot for each name; what a slot is, its store knows. */
 import type { Engine, EngineSetup, OpenOptions, Session, SessionListener } from '../../core/engine.js';
 import type { Loss } from '../../core/errors.js';
-import { SlotSession, type SlotStore } from '../../core/slots.js';
+import { SlotSession, type SlotStore } from '../../kit/slot-session.js';
 import { bytes, callMs, type Database, text } from './client.js';
 import { MysqlRegisters } from './registers.js';
 import { Sweeper } from './sweeper.js';

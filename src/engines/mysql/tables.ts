@@ -11,8 +11,6 @@
  *     mint       (`for-update`, `get-lock`) the last token of each name
  *     latch      (`for-update`) rows to be locked
  *     downgrade  (`for-update`) rows that are never committed: for-update.ts
- *     fence      one row for each resource of the user's that is fenced (`holdfast/fence`): the highest token that a
- *                reader and a writer has shown. No strategy uses it
  */
 
 /** Fixed when its statement begins: take it after a statement that waited. The session's time zone does not matter. */
@@ -49,14 +47,6 @@ export function slotTables(p: string): readonly string[] {
   PRIMARY KEY (namespace, name)
 ) ENGINE = InnoDB`,
   );
-}
-
-export function fenceTable(p: string): string {
-  return `CREATE TABLE IF NOT EXISTS ${p}fence (
-  name       VARBINARY(1024) NOT NULL PRIMARY KEY,
-  max_read   BIGINT NOT NULL,
-  max_write  BIGINT NOT NULL
-) ENGINE = InnoDB`;
 }
 
 export function downgradeTable(p: string): string {

@@ -4,8 +4,8 @@
  *     mysql://user:password@host:3306/database?strategy=queue&tablePrefix=holdfast_&migrate=true&tls=true
  */
 import { ConfigError } from '../../core/errors.js';
-import { decode, type EngineUrl } from '../../core/url.js';
-import { checkPrefix, DEFAULT_PREFIX } from './prefix.js';
+import { decode, type EngineUrl } from '../../kit/url.js';
+import { checkPrefix, DEFAULT_PREFIX } from '../../sql/mysql-prefix.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
 
 export const URL_PARAMS: readonly string[] = ['tablePrefix', 'migrate', 'connections', 'tls'];

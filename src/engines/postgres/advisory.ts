@@ -24,11 +24,11 @@ import type {
 } from '../../core/engine.js';
 import type { Loss } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
-import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../core/slots.js';
+import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../kit/slot-session.js';
 import type { Database } from './database.js';
 import { lineId } from './lines.js';
 import { Link } from './link.js';
-import type { Names } from './names.js';
+import type { Names } from '../../sql/postgres-names.js';
 import { PostgresRegisters } from './registers.js';
 
 /** How many beats there are between two cleanings of idle lines. */

@@ -4,12 +4,12 @@
  */
 import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
-import { loadPeer } from '../../core/peer.js';
-import type { Schema } from '../../core/schema.js';
-import { parseEngineUrl, placeOf } from '../../core/url.js';
+import { loadPeer } from '../../kit/peer.js';
+import type { Schema } from '../../kit/schema.js';
+import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { AdvisoryEngine } from './advisory.js';
 import { Database, type PgPool } from './database.js';
-import { Names, type SchemaOptions } from './names.js';
+import { Names, type SchemaOptions } from '../../sql/postgres-names.js';
 import { checkSettings, QueueEngine } from './queue.js';
 import { PostgresSchema } from './schema.js';
 import { advisoryTraits, queueTraits } from './traits.js';

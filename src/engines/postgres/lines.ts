@@ -1,7 +1,7 @@
 /** A line as the tables name it: its kind in front of its name, and all lines that have claims. */
 import type { EngineLine, LineQuery, LineRef } from '../../core/engine.js';
 import type { Database } from './database.js';
-import type { Names } from './names.js';
+import type { Names } from '../../sql/postgres-names.js';
 
 export function lineId({ kind, name }: LineRef): string {
   return (kind === 'lock' ? 'l' : 's') + name;

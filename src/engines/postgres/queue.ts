@@ -20,7 +20,7 @@ import { ConfigError } from '../../core/errors.js';
 import type { Database } from './database.js';
 import { listLines } from './lines.js';
 import { Listener } from './listener.js';
-import type { Names } from './names.js';
+import type { Names } from '../../sql/postgres-names.js';
 import { PostgresRegisters } from './registers.js';
 import { type Queue, QueueSession } from './session.js';
 

@@ -1,7 +1,7 @@
 /** Registers, shared by all strategies: one row each, one statement for each call. Tokens are bigint, compared as such. */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import type { Database } from './database.js';
-import type { Names } from './names.js';
+import type { Names } from '../../sql/postgres-names.js';
 
 export class PostgresRegisters implements Registers {
   readonly #database: Database;

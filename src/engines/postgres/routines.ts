@@ -28,7 +28,7 @@
  * its line; a beat at those of its session.
  */
 import { ADVISORY_ROUTINES } from './advisory-routines.js';
-import type { Names } from './names.js';
+import type { Names } from '../../sql/postgres-names.js';
 
 /** How many lines one transaction locks at most: the server has room for some thousand locks in all. */
 const LINES_AT_ONCE = 32;

@@ -4,10 +4,10 @@
  * fine: migrations keep what older versions call, so that a fleet can be updated one by one.
  */
 import { EngineError } from '../../core/errors.js';
-import type { Schema } from '../../core/schema.js';
+import type { Schema } from '../../kit/schema.js';
 import type { Database } from './database.js';
-import { fenceTable } from './fence-table.js';
-import type { Names } from './names.js';
+import { postgresFenceTable } from '../../sql/fence-table.js';
+import type { Names } from '../../sql/postgres-names.js';
 import { routines } from './routines.js';
 import { codeOf } from './trouble.js';
 
@@ -20,7 +20,7 @@ interface Migration {
 const MIGRATIONS: readonly Migration[] = [
   { title: 'tables of sessions, lines, claims and registers', statements: tables },
   { title: 'functions', statements: routines },
-  { title: 'the table of fences', statements: (names) => [fenceTable(names)] },
+  { title: 'the table of fences', statements: (names) => [postgresFenceTable(names)] },
 ];
 
 function tables(names: Names): string[] {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { ConfigError } from '../../core/errors.js';
-import { decode, type EngineUrl } from '../../core/url.js';
-import { Names } from './names.js';
+import { decode, type EngineUrl } from '../../kit/url.js';
+import { Names } from '../../sql/postgres-names.js';
 
 export const PARAMS = ['schema', 'tablePrefix', 'migrate', 'sslmode', 'sslrootcert', 'application_name'] as const;
 

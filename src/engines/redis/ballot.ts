@@ -8,7 +8,7 @@
  * out for one ttl (its uptime tells), and after that whatever is close to its clock is above all it had accepted before.
  */
 import { OWNS, TELL } from './plain.js';
-import { defineScript } from './port.js';
+import { defineScript } from './client/port.js';
 
 /**
  * ARGV: owner, token, ttl, how far the token may be from our clock (µs), how long to remember it (ms), whether a node that

@@ -2,8 +2,8 @@
  * Clients that we make ourselves, of ioredis. What its defaults do to locks (measured): a command whose reply is lost is
  * sent again without a word, a hung server is waited for without end, and one behind Sentinel is never left.
  */
-import { loadPeer } from '../../core/peer.js';
-import type { IoredisClient } from './ioredis.js';
+import { loadPeer } from '../../kit/peer.js';
+import type { IoredisClient } from './client/ioredis.js';
 import type { RedisUrl } from './url.js';
 
 /** The core has its own deadline on every call. These break the connection, so that the next call gets a new one. */

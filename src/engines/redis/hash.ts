@@ -8,7 +8,7 @@
  * beside the lock, where no Java service looks.
  */
 import { MINT, TELL } from './plain.js';
-import { defineScript } from './port.js';
+import { defineScript } from './client/port.js';
 import type { SlotProtocol } from './slot-store.js';
 
 /** ARGV: owner, ttl, how long to remember the token. Answer: 1 and the token, or 0 and how long it is taken. */

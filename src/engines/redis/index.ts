@@ -6,14 +6,14 @@
  */
 import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
-import { parseEngineUrl, placeOf } from '../../core/url.js';
+import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { show } from '../../core/duration.js';
 import { clientFromUrl } from './from-url.js';
 import { hash } from './hash.js';
-import { IoredisPort } from './ioredis.js';
+import { IoredisPort } from './client/ioredis.js';
 import { plain } from './plain.js';
-import { portOf } from './port-of.js';
-import type { RedisPort } from './port.js';
+import { portOf } from './client/port-of.js';
+import type { RedisPort } from './client/port.js';
 import { QueueEngine } from './queue.js';
 import { redlockFromUrl } from './redlock.js';
 import { clusterRealm } from './shards.js';

@@ -6,7 +6,7 @@
  * again always has a larger one; a foreign holder has none.
  */
 import type { SlotProtocol } from './slot-store.js';
-import { defineScript } from './port.js';
+import { defineScript } from './client/port.js';
 import { freedChannel } from './slot-keys.js';
 
 /** How a script mints: the server's µs, but always more than the last that is remembered (KEYS[2], which may be missing). */

@@ -18,7 +18,7 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { listLines } from './listing.js';
-import { explain, type RedisPort, warnUnguarded } from './port.js';
+import { explain, type RedisPort, warnUnguarded } from './client/port.js';
 import { RedisRegisters } from './registers.js';
 import { RedisSession } from './session.js';
 import { Shard } from './shard.js';

@@ -2,7 +2,7 @@
 import type { Clock } from '../../core/clock.js';
 import { Deadlines } from '../../core/deadlines.js';
 import { EngineError } from '../../core/errors.js';
-import type { RedisPort } from './port.js';
+import type { RedisPort } from './client/port.js';
 
 /** What the nodes have answered so far. */
 export interface Poll<T> {

@@ -20,13 +20,13 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { ConfigError, EngineError } from '../../core/errors.js';
-import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../core/slots.js';
-import { parseEngineUrl, placeOf } from '../../core/url.js';
+import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../kit/slot-session.js';
+import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { EXTEND, FREE, PROBE, VOTE } from './ballot.js';
 import { clientFromUrl } from './from-url.js';
-import { IoredisPort } from './ioredis.js';
-import { portOf } from './port-of.js';
-import { isHopeless, explain, type RedisPort, warnUnguarded } from './port.js';
+import { IoredisPort } from './client/ioredis.js';
+import { portOf } from './client/port-of.js';
+import { isHopeless, explain, type RedisPort, warnUnguarded } from './client/port.js';
 import { type Poll, Quorum } from './quorum.js';
 import { type KeyOf, keysUnder } from './slot-keys.js';
 import { split } from './slot-store.js';

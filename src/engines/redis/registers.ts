@@ -4,7 +4,7 @@
  * compared as text of 19 digits. It lives until somebody deletes it, and as long as the server's memory does.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
-import { defineScript, type RedisPort } from './port.js';
+import { defineScript, type RedisPort } from './client/port.js';
 
 /**
  * KEYS: the register. ARGV: what to do (`get`, `open`, `set`), token, mode, value; 0 for none.

@@ -12,7 +12,7 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import type { ChannelListener, Subscription } from './port.js';
+import type { ChannelListener, Subscription } from './client/port.js';
 import type { Shard } from './shard.js';
 
 /** The answer to a try that was refused before all of the dead were out of the way. */

@@ -3,7 +3,7 @@
  * call, however many locks it is about; the answers come back in the same order.
  */
 import type { Clock, Timer } from '../../core/clock.js';
-import type { RedisPort } from './port.js';
+import type { RedisPort } from './client/port.js';
 import { STEPS } from './steps.js';
 
 interface Step {

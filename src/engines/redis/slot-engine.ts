@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/clock.js';
 import type { Engine, EngineSetup, OpenOptions, Session, SessionListener } from '../../core/engine.js';
-import { SlotSession } from '../../core/slots.js';
-import { explain, type RedisPort } from './port.js';
+import { SlotSession } from '../../kit/slot-session.js';
+import { explain, type RedisPort } from './client/port.js';
 import { RedisRegisters } from './registers.js';
 import { realmOf, shardPrefix } from './shards.js';
 import { type KeyOf, keysUnder } from './slot-keys.js';

@@ -1,8 +1,8 @@
 /** Slots in one Redis: a key per lock, three scripts, and a channel to be woken by. */
 import type { Claim, ClaimRef, LineRef } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../core/slots.js';
-import type { RedisPort, Script } from './port.js';
+import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../kit/slot-session.js';
+import type { RedisPort, Script } from './client/port.js';
 import { type KeyOf, TOKEN_MEMORY_MS, tokenKey } from './slot-keys.js';
 import type { Watches } from './watches.js';
 

@@ -33,7 +33,7 @@
  * while there are dead sessions looks at all claims that hold its line; a beat whose roster differs lists its claims. What
  * would take long (thousands of readers to be let in, a dead session with thousands of claims) is done in several calls.
  */
-import { defineScript } from './port.js';
+import { defineScript } from './client/port.js';
 
 /**
  * How many claims one call may remove or grant beside those that its steps are about: it blocks the whole server for so

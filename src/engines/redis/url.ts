@@ -7,7 +7,7 @@
  *     redlock://host:6379,host2,host3/0               rediss servers: redlock([…]) in code
  */
 import { ConfigError } from '../../core/errors.js';
-import { decode, type EngineUrl } from '../../core/url.js';
+import { decode, type EngineUrl } from '../../kit/url.js';
 
 export interface RedisUrl {
   readonly kind: 'single' | 'sentinel' | 'cluster' | 'redlock';

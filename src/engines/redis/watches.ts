@@ -1,5 +1,5 @@
-import type { Watch } from '../../core/slots.js';
-import type { RedisPort, Subscription } from './port.js';
+import type { Watch } from '../../kit/slot-session.js';
+import type { RedisPort, Subscription } from './client/port.js';
 
 /** In place of a message: the connection was lost and is back. */
 export const MISSED = '';

@@ -1,8 +1,8 @@
 /**
- * A register is one node, swapped by its version (core/swapped-registers.ts). A majority has it on disk before we hear that
+ * A register is one node, swapped by its version (kit/swapped-registers.ts). A majority has it on disk before we hear that
  * it was written.
  */
-import type { SeenText, SwappedTexts } from '../../core/swapped-registers.js';
+import type { SeenText, SwappedTexts } from '../../kit/swapped-registers.js';
 import type { ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
 import { explained } from './explain.js';

@@ -5,7 +5,7 @@
  *     zookeepers://h1:2281,h2,h3?ca=/etc/zk/ca.pem&cert=/etc/zk/us.pem&key=/etc/zk/us.key     TLS; the files are optional
  */
 import { ConfigError } from '../../core/errors.js';
-import type { EngineUrl } from '../../core/url.js';
+import type { EngineUrl } from '../../kit/url.js';
 
 export interface ZooKeeperUrl {
   readonly tls: boolean;

@@ -1,7 +1,7 @@
-/** What those that wait watch in ZooKeeper; the waiting itself is core/waiting-room.ts. */
+/** What those that wait watch in ZooKeeper; the waiting itself is kit/waiting-room.ts. */
 import { backoff } from '../../core/backoff.js';
 import type { Clock } from '../../core/clock.js';
-import { type Crowd, type Verdict, type Waiter, WaitingRoom, type Watch } from '../../core/waiting-room.js';
+import { type Crowd, type Verdict, type Waiter, WaitingRoom, type Watch } from '../../kit/waiting-room.js';
 import type { ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
 import { heldCount, type Lines, type Obstacle, type Spot, type Standing } from './lines.js';

@@ -2,8 +2,8 @@
 import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXTEND, FREE, VOTE } from '../../../src/engines/redis/ballot.js';
-import { portOf } from '../../../src/engines/redis/port-of.js';
-import type { RedisPort } from '../../../src/engines/redis/port.js';
+import { portOf } from '../../../src/engines/redis/client/port-of.js';
+import type { RedisPort } from '../../../src/engines/redis/client/port.js';
 import { startRedis } from '../../servers/redis.js';
 import type { Server } from '../../servers/server.js';
 import { connect } from './faults-kit.js';

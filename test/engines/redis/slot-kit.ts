@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { redis, type RedisOptions, type RedisStrategy } from '../../../src/engines/redis/index.js';
-import { portOf } from '../../../src/engines/redis/port-of.js';
+import { portOf } from '../../../src/engines/redis/client/port-of.js';
 import { SlotEngine } from '../../../src/engines/redis/slot-engine.js';
 import type { SlotProtocol } from '../../../src/engines/redis/slot-store.js';
 import { hashTraits } from '../../../src/engines/redis/traits.js';

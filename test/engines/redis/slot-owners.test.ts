@@ -5,7 +5,7 @@ import type { Claim } from '../../../src/core/engine.js';
 import { ALL } from '../../../src/core/line.js';
 import { hash } from '../../../src/engines/redis/hash.js';
 import { plain } from '../../../src/engines/redis/plain.js';
-import { portOf } from '../../../src/engines/redis/port-of.js';
+import { portOf } from '../../../src/engines/redis/client/port-of.js';
 import { RedisSlots } from '../../../src/engines/redis/slot-store.js';
 import { Watches } from '../../../src/engines/redis/watches.js';
 import { startRedis } from '../../servers/redis.js';

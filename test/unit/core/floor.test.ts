@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { LineKind } from '../../../src/core/engine.js';
 import { DeadlockError, LeaseLostError } from '../../../src/core/errors.js';
 import { ALL, holders } from '../../../src/core/line.js';
-import type { WaitingCount } from '../../../src/core/floor.js';
+import { floorOf, type WaitingCount } from '../../../src/core/floor.js';
 import { type Grip, Turn } from '../../../src/core/turn.js';
 import { Validity } from '../../../src/core/validity.js';
 import { Waiter } from '../../../src/core/waiter.js';
@@ -90,12 +90,12 @@ class Bench {
     const waiter = new Waiter(this.clock, weight, { timeoutMs: once ? 0 : undefined, signal: undefined });
     waiter.promise.catch(() => undefined);
     if (weight > this.outer.weight) {
-      expect(() => this.outer.floor.enter(waiter, COUNT)).toThrow(DeadlockError);
+      expect(() => floorOf(this.outer).enter(waiter, COUNT)).toThrow(DeadlockError);
       return;
     }
     const place: Inside = { number: this.#entered, waiter, weight, turn: undefined };
     this.#entered += 1;
-    this.outer.floor.enter(waiter, COUNT);
+    floorOf(this.outer).enter(waiter, COUNT);
     this.inside.push(place);
     if (once && !this.holding().includes(place)) {
       this.inside.pop();
@@ -175,7 +175,7 @@ describe('the floor inside a hold', () => {
     const bench = new Bench(outerTurn('lock', ALL), ALL);
     await bench.enter(ALL, false);
     const waiter = new Waiter(bench.clock, ALL, { timeoutMs: 50, signal: undefined });
-    bench.outer.floor.enter(waiter, COUNT);
+    floorOf(bench.outer).enter(waiter, COUNT);
     const refused = expect(waiter.promise).rejects.toThrow('"order:42" was not free within 50 ms');
     await bench.clock.advance(50);
     await refused;
@@ -191,7 +191,7 @@ describe('the floor inside a hold', () => {
     outer.endAfter(50);
     const [first, second] = [ALL, ALL].map((weight) => {
       const waiter = new Waiter(clock, weight, { timeoutMs: undefined, signal: undefined });
-      outer.floor.enter(waiter, COUNT);
+      floorOf(outer).enter(waiter, COUNT);
       return waiter;
     });
     const inner = (await first!.promise)!;
@@ -206,7 +206,7 @@ describe('the floor inside a hold', () => {
     const clock = new VirtualClock();
     const waiters = [1, ALL, 1, ALL].map((weight) => {
       const waiter = new Waiter(clock, weight, { timeoutMs: undefined, signal: undefined });
-      outer.floor.enter(waiter, COUNT);
+      floorOf(outer).enter(waiter, COUNT);
       return waiter;
     });
     const served = await waiters[0]!.promise;
@@ -218,6 +218,6 @@ describe('the floor inside a hold', () => {
       expect((outcome as PromiseRejectedResult).reason).toBeInstanceOf(LeaseLostError);
     }
     const late = new Waiter(clock, 1, { timeoutMs: undefined, signal: undefined });
-    expect(() => outer.floor.enter(late, COUNT)).toThrow(LeaseLostError);
+    expect(() => floorOf(outer).enter(late, COUNT)).toThrow(LeaseLostError);
   });
 });

@@ -1,7 +1,7 @@
 /** What the wire tests of etcd and ZooKeeper share: bytes that went wrong, and what is promised about frames. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { FrameReader, type Head } from '../../../src/core/frames.js';
+import { FrameReader, type Head } from '../../../src/kit/frame-reader.js';
 
 const bytes = fc.uint8Array({ maxLength: 300 });
 

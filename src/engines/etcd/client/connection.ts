@@ -14,7 +14,7 @@ import {
 } from 'node:http2';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContextOptions } from 'node:tls';
-import { FrameReader } from '../../../core/frames.js';
+import { FrameReader } from '../../../kit/frame-reader.js';
 import { frame, HEAD } from './frames.js';
 import { EtcdError, STATUS } from './status.js';
 

@@ -1,5 +1,5 @@
 /** gRPC's frames: a byte that says whether it is compressed, four for the length, and the message. */
-import type { Head } from '../../../core/frames.js';
+import type { Head } from '../../../kit/frame-reader.js';
 import { WireError } from './wire.js';
 
 /** More than any answer we ask for: the keys of a lease with 100,000 claims are half of it. */

@@ -8,7 +8,7 @@
  */
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContextOptions } from 'node:tls';
-import { FrameReader } from '../../../core/frames.js';
+import { FrameReader } from '../../../kit/frame-reader.js';
 import { frame, HEAD } from './frames.js';
 import { Reader, WireError, type Writer } from './jute.js';
 import {

@@ -1,5 +1,5 @@
 /** Frames: four bytes for the length, and the message. */
-import type { Head } from '../../../core/frames.js';
+import type { Head } from '../../../kit/frame-reader.js';
 import { WireError } from './jute.js';
 
 /** More than any answer that we ask for: the names of 100,000 claims are half of it. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseEngineUrl } from '../../../../src/core/url.js';
+import { parseEngineUrl } from '../../../../src/kit/url.js';
 import { etcd } from '../../../../src/engines/etcd/index.js';
 import { etcdUrl } from '../../../../src/engines/etcd/url.js';
 import { ConfigError, Holdfast } from '../../../../src/index.js';

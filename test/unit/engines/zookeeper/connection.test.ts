@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';
 import * as fc from 'fast-check';
 import { afterEach, expect, test, vi } from 'vitest';
-import { FrameReader } from '../../../../src/core/frames.js';
+import { FrameReader } from '../../../../src/kit/frame-reader.js';
 import { ZooKeeperClient } from '../../../../src/engines/zookeeper/client/client.js';
 import { frame, HEAD } from '../../../../src/engines/zookeeper/client/frames.js';
 import { Writer } from '../../../../src/engines/zookeeper/client/jute.js';

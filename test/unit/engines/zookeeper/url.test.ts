@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseEngineUrl } from '../../../../src/core/url.js';
+import { parseEngineUrl } from '../../../../src/kit/url.js';
 import { zookeeper } from '../../../../src/engines/zookeeper/index.js';
 import { zookeeperUrl } from '../../../../src/engines/zookeeper/url.js';
 import { ConfigError, Holdfast } from '../../../../src/index.js';

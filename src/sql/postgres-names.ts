@@ -1,5 +1,5 @@
 /** How our tables and functions are called. Identifiers can't be bound like values, so they are checked strictly. */
-import { ConfigError } from '../../core/errors.js';
+import { ConfigError } from '../core/errors.js';
 
 export interface SchemaOptions {
   /**

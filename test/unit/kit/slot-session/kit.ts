@@ -2,7 +2,7 @@
 import { beforeEach, expect } from 'vitest';
 import type { Claim, Roster } from '../../../../src/core/engine.js';
 import { ALL } from '../../../../src/core/line.js';
-import { SlotSession } from '../../../../src/core/slots.js';
+import { SlotSession } from '../../../../src/kit/slot-session.js';
 import { Pending } from '../../scripted-engine.js';
 import { ScriptedSlots } from '../../scripted-slots.js';
 import { VirtualClock } from '../../virtual-clock.js';

@@ -14,8 +14,8 @@
  * - A watch hangs and tells nothing. With each beat some of those that wait look without being told.
  * - Who was granted stops waiting once more when it leaves, when others wait there. That must not touch them.
  */
-import { backoff } from './backoff.js';
-import type { Clock } from './clock.js';
+import { backoff } from '../core/backoff.js';
+import type { Clock } from '../core/clock.js';
 
 export interface Waiter {
   /** Its name in its line. */

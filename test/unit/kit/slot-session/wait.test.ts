@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Claim } from '../../../../src/core/engine.js';
-import { SlotSession } from '../../../../src/core/slots.js';
+import { SlotSession } from '../../../../src/kit/slot-session.js';
 import { never, Pending } from '../../scripted-engine.js';
 import { settled } from '../../virtual-clock.js';
 import {

@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors.js';
+import { ConfigError } from '../../../core/errors.js';
 import { IoredisPort, isIoredis } from './ioredis.js';
 import { isNodeRedis, NodeRedisPort } from './node-redis.js';
 import type { RedisPort } from './port.js';

@@ -1,6 +1,6 @@
 /** Registers over compare-and-swap: who comes in between, and answers that are lost. */
 import { beforeEach, expect, test } from 'vitest';
-import { type SeenText, SwappedRegisters, type SwappedTexts } from '../../../src/core/swapped-registers.js';
+import { type SeenText, SwappedRegisters, type SwappedTexts } from '../../../src/kit/swapped-registers.js';
 import { VirtualClock } from '../virtual-clock.js';
 
 class ScriptedTexts implements SwappedTexts<number> {

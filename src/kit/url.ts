@@ -1,4 +1,4 @@
-import { ConfigError } from './errors.js';
+import { ConfigError } from '../core/errors.js';
 
 /**
  * An engine's URL, parsed by hand: several hosts are no WHATWG URL, and `new URL` puts its whole input, password

@@ -8,9 +8,9 @@
  * own claims, of which only the first asks; pauses that grow and are random; and the care about replies that are lost
  * or late. Between instances there is no order.
  */
-import { backoff } from './backoff.js';
-import type { Clock, Timer } from './clock.js';
-import { Deadlines } from './deadlines.js';
+import { backoff } from '../core/backoff.js';
+import type { Clock, Timer } from '../core/clock.js';
+import { Deadlines } from '../core/deadlines.js';
 import type {
   Claim,
   ClaimRef,
@@ -22,10 +22,10 @@ import type {
   Roster,
   Session,
   SessionListener,
-} from './engine.js';
-import type { Loss } from './errors.js';
-import { deadlineMs } from './kept-session.js';
-import { ALL, Line, type Spot } from './line.js';
+} from '../core/engine.js';
+import type { Loss } from '../core/errors.js';
+import { deadlineMs } from '../core/kept-session.js';
+import { ALL, Line, type Spot } from '../core/line.js';
 
 export interface SlotStore {
   /**

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../../src/core/errors.js';
-import { parseEngineUrl } from '../../../src/core/url.js';
+import { parseEngineUrl } from '../../../src/kit/url.js';
 import { engineFromUrl } from '../../../src/schemes.js';
 
 const parsed = (text: string): object => {

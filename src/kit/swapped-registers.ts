@@ -12,9 +12,9 @@
  * What can go wrong: a swap is carried out and its answer lost. The next look sees it, and changes nothing more.
  * The system need not tell the time: the age is by the clocks of the processes that wrote and read it.
  */
-import type { Clock } from './clock.js';
-import type { Fence, Fenced, RegisterEntry, Registers } from './engine.js';
-import { isStale, newest } from './fence.js';
+import type { Clock } from '../core/clock.js';
+import type { Fence, Fenced, RegisterEntry, Registers } from '../core/engine.js';
+import { isStale, newest } from '../core/fence.js';
 
 export interface SwappedTexts<Version> {
   /** As new as whatever was written before it was asked. Undefined: there is none. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../../src/core/errors.js';
-import { loadPeer } from '../../../src/core/peer.js';
+import { loadPeer } from '../../../src/kit/peer.js';
 
 const notFound = (code: string, message: string): Error => Object.assign(new Error(message), { code });
 

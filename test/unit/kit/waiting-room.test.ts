@@ -8,7 +8,7 @@ import {
   type Waiter,
   WaitingRoom,
   type Watch,
-} from '../../../src/core/waiting-room.js';
+} from '../../../src/kit/waiting-room.js';
 import { Pending } from '../scripted-engine.js';
 import { settled, VirtualClock } from '../virtual-clock.js';
 

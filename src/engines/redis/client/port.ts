@@ -3,7 +3,7 @@
  * shape: ioredis and iovalkey in ioredis.ts, node-redis in node-redis.ts.
  */
 import { createHash } from 'node:crypto';
-import { EngineError } from '../../core/errors.js';
+import { EngineError } from '../../../core/errors.js';
 
 export interface RedisPort {
   readonly cluster: boolean;

@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors.js';
+import { ConfigError } from '../core/errors.js';
 
 export const DEFAULT_PREFIX = 'holdfast_';
 

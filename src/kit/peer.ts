@@ -1,4 +1,4 @@
-import { ConfigError } from './errors.js';
+import { ConfigError } from '../core/errors.js';
 
 /**
  * Loads an optional client library. The caller writes the literal `import('name')`, so that bundlers see it:

@@ -2,7 +2,7 @@
  * node-redis (`redis`, `@redis/client`) 5 and 6, by shape. A single client is duplicated for messages; clusters and
  * sentinels have connections for them already.
  */
-import { ConfigError } from '../../core/errors.js';
+import { ConfigError } from '../../../core/errors.js';
 import {
   atMostEvery,
   Channels,

@@ -7,6 +7,7 @@ export const traits: Traits = {
   token: 'clock',
   sharing: 'exclusive',
   registers: false,
+  forgets: false,
   listing: false,
   // It counts whole seconds, and the last one may be short.
   minTtlMs: 3_000,

@@ -22,6 +22,8 @@ export interface Traits {
   /** Mutex only; mutex and read/write lock; these and semaphores. */
   readonly sharing: 'exclusive' | 'shared' | 'weighted';
   readonly registers: boolean;
+  /** Whether a register that was written for a time goes after it. Default: false; what `once` with `atLeast` notes stays then. */
+  readonly forgets?: boolean;
   /** Whether lines can be listed: inspect, evict, election. */
   readonly listing: boolean;
   /** The shortest ttl that the engine can keep. */
@@ -204,7 +206,12 @@ export interface EngineClaim {
 export interface Registers {
   /** With a fence: presents the token before it reads. */
   read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>>;
-  write(name: string, value: string, token: bigint): Promise<Fenced<void>>;
+  /**
+   * After `keepMs` since this write, a whole number, nobody needs the register any more: the engine forgets it, value and
+   * fence. Never before that, and soon enough that what is over does not pile up, where `traits.forgets` is true. A later
+   * write counts anew; a read changes nothing about it. Default: kept for ever.
+   */
+  write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>>;
 }
 
 export interface Fence {

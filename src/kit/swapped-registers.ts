@@ -20,8 +20,11 @@ export interface SwappedTexts<Version> {
   /** As new as whatever was written before it was asked. Undefined: there is none. */
   look(name: string): Promise<SeenText<Version> | undefined>;
   /** Replaces what was seen; undefined: there was none. False: it is not like that any more, look again. */
-  swap(name: string, seen: Version | undefined, text: string): Promise<boolean>;
+  swap(name: string, seen: Version | undefined, text: string, kept: Kept): Promise<boolean>;
 }
+
+/** For how long a text is kept: so many milliseconds from now on, or for as long as the one that it replaces. */
+export type Kept = number | 'for ever' | 'as before';
 
 export interface SeenText<Version> {
   readonly text: string;
@@ -51,7 +54,7 @@ export class SwappedRegisters<Version> implements Registers {
 
   async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
     const opened = fence
-      ? await this.#change(name, (register) => present(register, fence))
+      ? await this.#change(name, 'as before', (register) => present(register, fence))
       : { ok: true as const, value: parse((await this.#texts.look(name))?.text) };
     if (!opened.ok) return opened;
     const { value, token, at } = opened.value;
@@ -59,8 +62,8 @@ export class SwappedRegisters<Version> implements Registers {
     return { ok: true, value: { value, token, ageMs: Math.max(0, this.#clock.wall() - at) } };
   }
 
-  async write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
-    const written = await this.#change(name, (register) => {
+  async write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>> {
+    const written = await this.#change(name, keepMs ?? 'for ever', (register) => {
       const opened = present(register, { token, mode: 'write' });
       return opened && { ...opened, value, token, at: this.#clock.wall() };
     });
@@ -68,13 +71,13 @@ export class SwappedRegisters<Version> implements Registers {
   }
 
   /** The register as it is then; not ok: `to` gives nothing, so it stays as it is. Repeating it changes nothing more. */
-  async #change(name: string, to: (register: Register) => Register | undefined): Promise<Fenced<Register>> {
+  async #change(name: string, kept: Kept, to: (register: Register) => Register | undefined): Promise<Fenced<Register>> {
     for (;;) {
       const seen = await this.#texts.look(name);
       const register = parse(seen?.text);
       const changed = to(register);
       if (!changed) return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
-      if (changed === register || (await this.#texts.swap(name, seen?.version, print(changed))))
+      if (changed === register || (await this.#texts.swap(name, seen?.version, print(changed), kept)))
         return { ok: true, value: changed };
     }
   }

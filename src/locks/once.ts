@@ -16,9 +16,13 @@ export interface OnceOptions {
 
 export type OnceResult<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
 
+/** A run is remembered for a little longer than `atLeast`, because engines round. */
+const MARGIN_MS = 1_000;
+
 /**
  * Runs `work` once across the fleet, or not at all if another runs it or ran it less than `atLeast` ago. The time of the
- * last run stands in a register of its own, so it outlives the process, and its age is the engine's business.
+ * last run stands in a register of its own, so it outlives the process, and its age is the engine's business. When it is
+ * old enough to forbid nothing, the engine forgets it.
  */
 export async function once<T>(
   instance: Instance,
@@ -62,7 +66,8 @@ async function claimRun(instance: Instance, name: string, { token }: Lease, atLe
   const last = await instance.call('once', registers!.read(register));
   if (!last.ok || (last.value && last.value.ageMs < Number(last.value.value))) return false;
   if (atLeastMs === 0) return true;
-  // A lease that was overtaken since is refused here by its token.
-  const noted = await instance.call('once', registers!.write(register, String(atLeastMs), token));
+  // A lease that was overtaken since is refused here by its token; or, if that is forgotten already, before its work begins.
+  const keepMs = Math.ceil(atLeastMs) + MARGIN_MS;
+  const noted = await instance.call('once', registers!.write(register, String(atLeastMs), token, keepMs));
   return noted.ok;
 }

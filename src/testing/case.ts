@@ -20,6 +20,8 @@ export const listing: Need = ({ listing }) => (listing ? undefined : 'the engine
 
 export const registers: Need = ({ registers }) => (registers ? undefined : 'the engine has no registers');
 
+export const forgets: Need = ({ forgets }) => (forgets ? undefined : 'the engine keeps its registers for ever');
+
 export const shared: Need = ({ sharing }) => (sharing === 'exclusive' ? 'the engine has only mutexes' : undefined);
 
 export const weighted: Need = ({ sharing }) => (sharing === 'weighted' ? undefined : 'the engine has no semaphores');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { LeaseLostError } from '../index.js';
-import { type Case, group, registers } from './case.js';
+import { type Case, forgets, group, registers } from './case.js';
 import { aborted, gate } from './tracked.js';
 
 /** Once across the fleet, or not at all if another runs it, or ran it a short while ago. */
@@ -83,6 +83,26 @@ export const once: readonly Case[] = group({ needs: registers }, [
       const [a, b] = [stage.holdfast(), stage.holdfast()];
       assert.equal((await a.once(name, { atLeast: 200 }, () => {})).ran, true);
       await stage.eventually('it runs again', async () => (await b.once(name, { atLeast: 200 }, () => {})).ran);
+    },
+  },
+  {
+    name: 'after atLeast nothing is left of it, and it runs again',
+    needs: forgets,
+    protocol: true,
+    async run(stage) {
+      const name = stage.name();
+      const locks = stage.holdfast();
+      const { registers } = await stage.engine();
+      const register = `once\u001F${name}`;
+      assert.equal((await locks.once(name, { atLeast: 10 }, () => {})).ran, true);
+      // Some engines forget one when another is written.
+      const other = stage.name();
+      await stage.eventually('it is forgotten', async () => {
+        await locks.once(other, { atLeast: 1 }, () => {});
+        const read = await registers!.read(register);
+        return read.ok && !read.value;
+      });
+      assert.equal((await locks.once(name, { atLeast: 10 }, () => {})).ran, true);
     },
   },
   {

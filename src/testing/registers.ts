@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { ConfigError, type Lease, StaleTokenError } from '../index.js';
-import { type Case, group, registers as needed, shared, weighted } from './case.js';
+import { ConfigError, type Engine, type Lease, StaleTokenError } from '../index.js';
+import { type Case, forgets, group, registers as needed, shared, weighted } from './case.js';
+import type { Stage } from './stage.js';
 import { aborted } from './tracked.js';
 
 /** A register may be read and written only with a token at least as new as the last one presented. */
@@ -163,6 +164,43 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     },
   },
   {
+    name: 'what is written for a time is there until then, and forgotten after it: value and fence',
+    needs: forgets,
+    protocol: true,
+    async run(stage) {
+      const name = stage.name();
+      const { registers } = await stage.engine();
+      const keepMs = 300;
+      const before = stage.now();
+      assert.equal((await registers!.write(name, 'for a time', 9n, keepMs)).ok, true);
+      await forgotten(stage, registers!, name);
+      assert.ok(stage.now() - before >= keepMs, `forgotten after ${stage.now() - before} ms`);
+      assert.deepEqual(await registers!.write(name, 'anew', 1n), { ok: true, value: undefined });
+    },
+  },
+  {
+    name: 'the last write says for how long a register is kept, and a read changes nothing about it',
+    needs: forgets,
+    protocol: true,
+    async run(stage) {
+      const [forEver, longer, shorter] = [stage.name(), stage.name(), stage.name()];
+      const { registers } = await stage.engine();
+      const soonMs = 100;
+      for (const name of [forEver, longer]) await registers!.write(name, 'first', 1n, soonMs);
+      await registers!.write(forEver, 'second', 2n);
+      await registers!.write(longer, 'second', 2n, 3_600_000);
+      await registers!.write(shorter, 'first', 1n);
+      await registers!.write(shorter, 'second', 2n, soonMs);
+      await registers!.read(shorter, { token: 3n, mode: 'read' });
+      await forgotten(stage, registers!, shorter);
+      for (const name of [forEver, longer]) {
+        const read = await registers!.read(name);
+        assert.ok(read.ok);
+        assert.equal(read.value?.value, 'second');
+      }
+    },
+  },
+  {
     name: 'readers share a fence; a reader’s token keeps older writers out, and a writer’s older readers',
     needs: shared,
     async run(stage) {
@@ -268,6 +306,16 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     },
   },
 ]);
+
+/** Some engines forget one when another is written for a time. */
+async function forgotten(stage: Stage, registers: NonNullable<Engine['registers']>, name: string): Promise<void> {
+  const other = stage.name();
+  await stage.eventually('it is forgotten', async () => {
+    await registers.write(other, 'for a time', 1n, 1);
+    const read = await registers.read(name);
+    return read.ok && !read.value;
+  });
+}
 
 function assertStale(error: unknown, stale: Lease, newest: Lease): true {
   assert.ok(error instanceof StaleTokenError, String(error));

@@ -11,6 +11,7 @@ const EVERYTHING: Traits = {
   token: 'clock',
   sharing: 'weighted',
   registers: true,
+  forgets: true,
   listing: true,
   minTtlMs: 500,
 };

@@ -144,8 +144,8 @@ class SimRegisters implements Registers {
     return this.#link.call(() => server.space.read(name, fence, server.time));
   }
 
-  write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
+  write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>> {
     const { server } = this.#link;
-    return this.#link.call(() => server.space.write(name, value, token, server.time));
+    return this.#link.call(() => server.space.write(name, value, token, server.time, keepMs));
   }
 }

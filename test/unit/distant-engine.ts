@@ -61,6 +61,6 @@ function distantSession(session: Session, far: Far): Session {
 function distantRegisters(registers: Registers, far: Far): Registers {
   return {
     read: (name, fence) => far(() => registers.read(name, fence)),
-    write: (name, value, token) => far(() => registers.write(name, value, token)),
+    write: (name, value, token, keepMs) => far(() => registers.write(name, value, token, keepMs)),
   };
 }

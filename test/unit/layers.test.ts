@@ -18,8 +18,11 @@ function table(): ReadonlyMap<string, readonly string[]> {
   const text = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8');
   const [, section] = text.split('\n## Who may import whom\n');
   const rows = [...section!.split('\n## ')[0]!.matchAll(/^\| (.*?) +\| (.*?) +\|$/gm)].slice(2);
-  const codes = (cell: string): string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
   return new Map(rows.flatMap(([, rooms, may]) => codes(rooms!).map((room) => [room, codes(may!)] as const)));
+}
+
+function codes(cell: string): string[] {
+  return [...cell.matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
 }
 
 function imports(): readonly Import[] {
@@ -111,9 +114,12 @@ describe('imports', () => {
   });
 });
 
+function importing(from: string, to: string): Import {
+  return { from, to, typeOnly: false };
+}
+
 describe('the check itself', () => {
   const rows = table();
-  const importing = (from: string, to: string): Import => ({ from, to, typeOnly: false });
 
   test.each([
     ['core/a.ts', 'locks/b.ts'],

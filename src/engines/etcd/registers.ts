@@ -1,10 +1,10 @@
 /**
  * A register is one key, swapped by its mod revision (kit/swapped-registers.ts). A majority has it on disk before we hear
- * that it was written.
+ * that it was written. What is kept for a time is under a lease of its own, which nobody keeps alive.
  */
-import type { SeenText, SwappedTexts } from '../../kit/swapped-registers.js';
+import type { Kept, SeenText, SwappedTexts } from '../../kit/swapped-registers.js';
 import type { EtcdClient } from './client/client.js';
-import { IS, TARGET } from './client/messages.js';
+import { IS, type KeyValue, TARGET } from './client/messages.js';
 import { explained } from './explain.js';
 import type { Keys } from './keys.js';
 import { text } from './lines.js';
@@ -12,8 +12,12 @@ import { text } from './lines.js';
 const CALL_MS = 3_000;
 /** The mod revision of a key that is not there. */
 const NEVER = 0n;
+/** The lease of a key that has none. */
+const NONE = 0n;
 
-export class RegisterKeys implements SwappedTexts<bigint> {
+type Version = Pick<KeyValue, 'modRevision' | 'lease'>;
+
+export class RegisterKeys implements SwappedTexts<Version> {
   readonly #client: EtcdClient;
   readonly #keys: Keys;
 
@@ -22,20 +26,27 @@ export class RegisterKeys implements SwappedTexts<bigint> {
     this.#keys = keys;
   }
 
-  async look(name: string): Promise<SeenText<bigint> | undefined> {
+  async look(name: string): Promise<SeenText<Version> | undefined> {
     const { kvs } = await explained(this.#client.range({ key: this.#key(name) }, { withinMs: CALL_MS }));
     const kv = kvs[0];
-    return kv && { text: text(kv.value), version: kv.modRevision };
+    return kv && { text: text(kv.value), version: kv };
   }
 
-  async swap(name: string, seen: bigint | undefined, json: string): Promise<boolean> {
+  async swap(name: string, seen: Version | undefined, json: string, kept: Kept): Promise<boolean> {
     const key = this.#key(name);
-    const unchanged = { target: TARGET.mod, result: IS.equal, key, modRevision: seen ?? NEVER };
-    const put = { key, value: Buffer.from(json) };
+    const unchanged = { target: TARGET.mod, result: IS.equal, key, modRevision: seen?.modRevision ?? NEVER };
+    const lease = kept === 'as before' ? (seen?.lease ?? NONE) : kept === 'for ever' ? NONE : await this.#lease(kept);
+    const put = { key, value: Buffer.from(json), lease };
     // If it is carried out and its answer lost, the second one fails, and the register is read again.
     const calling = { withinMs: CALL_MS, repeatable: true };
     const { succeeded } = await explained(this.#client.txn({ compare: [unchanged], success: [{ put }] }, calling));
     return succeeded;
+  }
+
+  /** It counts from its grant, and the write may come as much later as a call may take. If that fails, it ends by itself. */
+  async #lease(keepMs: number): Promise<bigint> {
+    const seconds = BigInt(Math.ceil((keepMs + CALL_MS) / 1_000));
+    return (await explained(this.#client.leaseGrant(seconds, { withinMs: CALL_MS }))).id;
   }
 
   #key(name: string): Buffer {

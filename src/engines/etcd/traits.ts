@@ -7,6 +7,7 @@ export const traits: Traits = {
   token: 'consensus',
   sharing: 'weighted',
   registers: true,
+  forgets: true,
   listing: true,
   // With its default settings (elections of a second) etcd makes no lease shorter than this.
   minTtlMs: 2_000,

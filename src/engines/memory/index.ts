@@ -159,8 +159,8 @@ class MemoryRegisters implements Registers {
     return Promise.resolve(this.#space.read(name, fence, timeOf(this.#clock)));
   }
 
-  write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
-    return Promise.resolve(this.#space.write(name, value, token, timeOf(this.#clock)));
+  write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>> {
+    return Promise.resolve(this.#space.write(name, value, token, timeOf(this.#clock), keepMs));
   }
 }
 

@@ -8,6 +8,7 @@
  *   claims, held *and* waiting, leave their lines, and whoever fits then is granted.
  * - A claim's token is minted when it enters: max(last + 1, wall clock in µs). Order in line is order of tokens.
  * - A line with no claims is forgotten, and with it its capacity.
+ * - A register that is kept for a time is not there any more from then on. What nobody asks for goes with the reaping.
  */
 import type {
   Claim,
@@ -61,14 +62,21 @@ interface Register {
   value: string | undefined;
   token: bigint;
   writtenAt: number;
+  keptUntil: number;
   maxRead: bigint;
   maxWrite: bigint;
 }
+
+/** How long between two looks for registers whose time is over. */
+const FORGET_EVERY_MS = 1_000;
 
 export class Space {
   readonly #sessions = new Map<string, SpaceSession>();
   readonly #lines: Record<LineKind, Map<string, SpaceLine>> = { lock: new Map(), semaphore: new Map() };
   readonly #registers = new Map<string, Register>();
+  /** The names of those that are not kept for ever. */
+  readonly #ending = new Set<string>();
+  #forgetAt = 0;
   #lastToken = 0n;
   /** No session dies before this; a lower bound, so that a call need not look at every session. */
   #nextDeath = Number.POSITIVE_INFINITY;
@@ -82,6 +90,10 @@ export class Space {
     let count = 0;
     for (const { line } of this.#linesOf(undefined)) count += line.size;
     return count;
+  }
+
+  get registerCount(): number {
+    return this.#registers.size;
   }
 
   open(id: string, ttlMs: number, listener: SessionListener, time: SpaceTime): void {
@@ -133,8 +145,9 @@ export class Space {
     if (session) this.#bury([session]);
   }
 
-  /** Frees what dead sessions had. */
+  /** Frees what dead sessions had, and forgets registers. */
   reap(time: SpaceTime): void {
+    this.#forget(time);
     if (time.now < this.#nextDeath) return;
     let nextDeath = Number.POSITIVE_INFINITY;
     const dead: SpaceSession[] = [];
@@ -174,7 +187,7 @@ export class Space {
   }
 
   read(name: string, fence: Fence | undefined, time: SpaceTime): Fenced<RegisterEntry | undefined> {
-    const register = fence ? this.#register(name) : this.#registers.get(name);
+    const register = fence ? this.#register(name, time) : this.#found(name, time);
     if (register && fence && !present(register, fence))
       return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
     if (register?.value === undefined) return { ok: true, value: undefined };
@@ -182,11 +195,14 @@ export class Space {
     return { ok: true, value: { value, token, ageMs: time.now - writtenAt } };
   }
 
-  write(name: string, value: string, token: bigint, time: SpaceTime): Fenced<void> {
-    const register = this.#register(name);
+  write(name: string, value: string, token: bigint, time: SpaceTime, keepMs = Infinity): Fenced<void> {
+    this.#forget(time);
+    const register = this.#register(name, time);
     if (!present(register, { token, mode: 'write' }))
       return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
-    Object.assign(register, { value, token, writtenAt: time.now });
+    Object.assign(register, { value, token, writtenAt: time.now, keptUntil: time.now + keepMs });
+    if (keepMs === Infinity) this.#ending.delete(name);
+    else this.#ending.add(name);
     return { ok: true, value: undefined };
   }
 
@@ -245,13 +261,28 @@ export class Space {
     }
   }
 
-  #register(name: string): Register {
-    let register = this.#registers.get(name);
+  #register(name: string, time: SpaceTime): Register {
+    let register = this.#found(name, time);
     if (!register) {
-      register = { value: undefined, token: 0n, writtenAt: 0, maxRead: 0n, maxWrite: 0n };
+      register = { value: undefined, token: 0n, writtenAt: 0, keptUntil: Infinity, maxRead: 0n, maxWrite: 0n };
       this.#registers.set(name, register);
     }
     return register;
+  }
+
+  #found(name: string, time: SpaceTime): Register | undefined {
+    const register = this.#registers.get(name);
+    if (!register || time.now < register.keptUntil) return register;
+    this.#registers.delete(name);
+    this.#ending.delete(name);
+    return undefined;
+  }
+
+  /** All are looked at, so the more there are the more rarely: a register costs one look in as many ms as there are. */
+  #forget(time: SpaceTime): void {
+    if (time.now < this.#forgetAt) return;
+    for (const name of this.#ending) this.#found(name, time);
+    this.#forgetAt = time.now + Math.max(FORGET_EVERY_MS, this.#ending.size);
   }
 }
 

@@ -7,6 +7,7 @@ export const traits: Traits = {
   token: 'clock',
   sharing: 'weighted',
   registers: true,
+  forgets: true,
   listing: true,
   minTtlMs: 1_000,
 };

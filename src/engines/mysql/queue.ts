@@ -378,6 +378,7 @@ class Sweeper {
     await this.#engine.reap();
     if (!clean) return;
     for (const kind of KINDS.keys()) await this.#clean(kind);
+    await this.#engine.registers.forget();
   }
 
   async #clean(kind: number): Promise<void> {

@@ -41,7 +41,9 @@ export class SlotEngine implements Engine {
     this.#setup = setup;
     this.#engine = engine;
     this.registers = new MysqlRegisters(database, engine.namespace, prefix);
-    this.#sweeper = new Sweeper({ database, prefix, tables, namespace: bytes(engine.namespace), clock: engine.clock });
+    const { registers } = this;
+    const namespace = bytes(engine.namespace);
+    this.#sweeper = new Sweeper({ database, prefix, tables, registers, namespace, clock: engine.clock });
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {

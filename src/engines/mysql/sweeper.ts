@@ -1,6 +1,6 @@
 /**
  * Deletes rows that nobody has used for a while, so that a name used once leaves nothing behind. Runs some seconds after
- * the last use, in the background, and goes through a table in chunks, by primary key.
+ * the last use, in the background, and goes through a table in chunks, by primary key. Registers go whose time is over.
  *
  * Tokens must not fall with the rows: first the floor is raised to the highest token of a chunk, then only rows that are
  * not above it are deleted. Whoever inserts a name anew reads the floor after that.
@@ -11,6 +11,7 @@
  */
 import type { Clock, Timer } from '../../core/clock.js';
 import { bytes, type Database, type Row, text, type Value } from './client.js';
+import type { MysqlRegisters } from './registers.js';
 import { NOW } from './tables.js';
 
 const CHUNK = 1_000;
@@ -24,6 +25,7 @@ export interface SweeperSetup {
   readonly namespace: Buffer;
   readonly prefix: string;
   readonly tables: readonly string[];
+  readonly registers: MysqlRegisters;
 }
 
 export class Sweeper {
@@ -62,6 +64,7 @@ export class Sweeper {
   async #sweep(): Promise<void> {
     try {
       for (const table of this.#setup.tables) await this.#clean(this.#setup.prefix + table);
+      await this.#setup.registers.forget();
     } catch {
       // The next one goes on.
     }

@@ -3,7 +3,7 @@
  * `job ` for one. Times are µs since 1970 by the server's clock, in BIGINTs, because a DATETIME knows time zones.
  *
  *     register   one row each: the value, who wrote it, and the fence: the highest token that a reader and a writer has
- *                shown. It lives until somebody deletes it
+ *                shown. It lives until somebody deletes it, or until its time is over
  *     floor      for each namespace a token that no new row of its names may fall below: rows that nobody uses are
  *                deleted, and this remembers the highest of theirs
  *     row        (`row`) one row for each lock: who has it, until when, and its token
@@ -26,7 +26,9 @@ export function registerTables(p: string): readonly string[] {
   written    BIGINT NOT NULL,
   max_read   BIGINT NOT NULL,
   max_write  BIGINT NOT NULL,
-  PRIMARY KEY (namespace, name)
+  kept_until BIGINT,
+  PRIMARY KEY (namespace, name),
+  KEY (kept_until)
 ) ENGINE = InnoDB`,
     `CREATE TABLE IF NOT EXISTS ${p}floor (
   namespace  VARBINARY(512) NOT NULL PRIMARY KEY,

@@ -7,6 +7,7 @@ const queue: Traits = {
   token: 'durable',
   sharing: 'weighted',
   registers: true,
+  forgets: true,
   listing: true,
   minTtlMs: 1_000,
 };

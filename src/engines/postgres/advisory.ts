@@ -31,7 +31,7 @@ import { Link } from './link.js';
 import type { Names } from '../../sql/postgres-names.js';
 import { PostgresRegisters } from './registers.js';
 
-/** How many beats there are between two cleanings of idle lines. */
+/** How many beats there are between two cleanings. */
 const CLEAN_EVERY = 10;
 
 export class AdvisoryEngine implements Engine {
@@ -42,7 +42,7 @@ export class AdvisoryEngine implements Engine {
   constructor(database: Database, names: Names, { namespace, clock }: EngineSetup) {
     this.registers = new PostgresRegisters(database, names, namespace);
     this.#clock = clock;
-    this.#setup = { database, names, namespace };
+    this.#setup = { database, names, namespace, registers: this.registers };
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
@@ -72,6 +72,7 @@ interface StoreSetup {
   readonly database: Database;
   readonly names: Names;
   readonly namespace: string;
+  readonly registers: PostgresRegisters;
   readonly ttlMs: number;
   lost(claimId: string, loss: Loss): void;
 }
@@ -122,7 +123,11 @@ class AdvisoryStore implements SlotStore {
   async keep(slots: readonly HeldSlot[]): Promise<readonly string[]> {
     await (await this.connect()).query('SELECT 1');
     this.#keeps += 1;
-    if (this.#keeps % CLEAN_EVERY === 0) this.#clean();
+    if (this.#keeps % CLEAN_EVERY === 0) {
+      this.#clean().catch(() => {
+        // The next one does it.
+      });
+    }
     return slots.filter(({ id }) => !this.#slots.has(id)).map(({ id }) => id);
   }
 
@@ -208,11 +213,10 @@ class AdvisoryStore implements SlotStore {
     for (const id of lost) this.#setup.lost(id, { reason: 'connection', detail });
   }
 
-  #clean(): void {
-    const { database, names, namespace } = this.#setup;
-    database.query(`SELECT ${names.of('clean')}($1)`, [namespace]).catch(() => {
-      // The next one does it.
-    });
+  async #clean(): Promise<void> {
+    const { database, names, namespace, registers } = this.#setup;
+    await database.query(`SELECT ${names.of('clean')}($1)`, [namespace]);
+    await registers.forget();
   }
 
   #call(routine: string, count: number): string {

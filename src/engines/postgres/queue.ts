@@ -169,6 +169,7 @@ export class QueueEngine implements Engine, Queue {
 
   async #clean(): Promise<void> {
     while ((await this.call('clean', this.namespace)) === 't');
+    await this.registers.forget();
   }
 
   #quietly(work: Promise<unknown>): void {

@@ -1,4 +1,7 @@
-/** Registers, shared by all strategies: one row each, one statement for each call. Tokens are bigint, compared as such. */
+/**
+ * Registers, shared by all strategies: one row each, one statement for each call. Tokens are bigint, compared as such.
+ * Rows whose time is over go after a write that has one, and with the cleaning of lines.
+ */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import type { Database } from './database.js';
 import type { Names } from '../../sql/postgres-names.js';
@@ -7,6 +10,7 @@ export class PostgresRegisters implements Registers {
   readonly #database: Database;
   readonly #namespace: string;
   readonly #statements: ReturnType<typeof statements>;
+  #forgetting = false;
 
   constructor(database: Database, names: Names, namespace: string) {
     this.#database = database;
@@ -24,10 +28,27 @@ export class PostgresRegisters implements Registers {
     return { ok: true, value: row && entry(row) };
   }
 
-  async write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
-    const values = [this.#namespace, name, `${token}`, Buffer.from(value)];
+  async write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>> {
+    const values = [this.#namespace, name, `${token}`, Buffer.from(value), keepMs ?? null];
     const [row] = await this.#database.query(this.#statements.set, values);
+    if (keepMs !== undefined) this.#forgetAside();
     return row ? { ok: true, value: undefined } : this.#stale(name);
+  }
+
+  /** Deletes those whose time is over, of any namespace. */
+  async forget(): Promise<void> {
+    while ((await this.#database.query(this.#statements.forget)).length === FORGOTTEN_AT_ONCE);
+  }
+
+  /** Not in the transaction of a write: two that delete what the other writes would wait for each other. */
+  #forgetAside(): void {
+    if (this.#forgetting) return;
+    this.#forgetting = true;
+    this.forget()
+      .catch(() => {
+        // The next one does it.
+      })
+      .finally(() => (this.#forgetting = false));
   }
 
   async #stale(name: string): Promise<{ readonly ok: false; readonly newest: bigint }> {
@@ -36,14 +57,18 @@ export class PostgresRegisters implements Registers {
   }
 }
 
+const FORGOTTEN_AT_ONCE = 100;
+
 const COLUMNS = `encode(r.value, 'hex'), r.token,
   greatest(0, extract(epoch FROM clock_timestamp() - r.written) * 1000)`;
 
 /** A statement that presents a token answers no row if it is stale. */
-function statements(register: string): Record<'get' | 'presentReader' | 'presentWriter' | 'set' | 'newest', string> {
+function statements(
+  register: string,
+): Record<'get' | 'presentReader' | 'presentWriter' | 'set' | 'newest' | 'forget', string> {
   const one = 'namespace = $1 AND name = $2';
   const upsert = (values: string, change: string, fresh: string): string =>
-    `INSERT INTO ${register} AS r (namespace, name, value, token, written, max_read, max_write)
+    `INSERT INTO ${register} AS r (namespace, name, value, token, written, max_read, max_write, kept_until)
        VALUES ($1, $2, ${values})
        ON CONFLICT (namespace, name) DO UPDATE SET ${change} WHERE ${fresh}
        RETURNING ${COLUMNS}`;
@@ -51,17 +76,22 @@ function statements(register: string): Record<'get' | 'presentReader' | 'present
   return {
     get: `SELECT ${COLUMNS} FROM ${register} r WHERE ${one}`,
     presentReader: upsert(
-      `NULL, 0, clock_timestamp(), $3, 0`,
+      `NULL, 0, clock_timestamp(), $3, 0, NULL`,
       `max_read = greatest(r.max_read, excluded.max_read)`,
       `r.max_write < excluded.max_read`,
     ),
-    presentWriter: upsert(`NULL, 0, clock_timestamp(), 0, $3`, `max_write = excluded.max_write`, writerIsFresh),
+    presentWriter: upsert(`NULL, 0, clock_timestamp(), 0, $3, NULL`, `max_write = excluded.max_write`, writerIsFresh),
     set: upsert(
-      `$4, $3, clock_timestamp(), 0, $3`,
-      `value = excluded.value, token = excluded.token, written = excluded.written, max_write = excluded.max_write`,
+      `$4, $3, clock_timestamp(), 0, $3, clock_timestamp() + $5 * interval '1 millisecond'`,
+      `value = excluded.value, token = excluded.token, written = excluded.written, max_write = excluded.max_write,
+         kept_until = excluded.kept_until`,
       writerIsFresh,
     ),
     newest: `SELECT greatest(max_read, max_write) FROM ${register} WHERE ${one}`,
+    // now(), not clock_timestamp(): for that no index is used.
+    forget: `DELETE FROM ${register} WHERE ctid = ANY (ARRAY(
+      SELECT ctid FROM ${register} WHERE kept_until <= now() ORDER BY kept_until LIMIT ${FORGOTTEN_AT_ONCE}
+        FOR UPDATE SKIP LOCKED)) RETURNING 1`,
   };
 }
 

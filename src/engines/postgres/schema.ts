@@ -72,8 +72,10 @@ function tables(names: Names): string[] {
   written     timestamptz NOT NULL,
   max_read    bigint NOT NULL,
   max_write   bigint NOT NULL,
+  kept_until  timestamptz,             -- null: for ever
   PRIMARY KEY (namespace, name)
 )`,
+    `CREATE INDEX ${names.index('kept')} ON ${names.of('register')} (kept_until) WHERE kept_until IS NOT NULL`,
   ];
 }
 

@@ -7,6 +7,7 @@ export const queueTraits: Traits = {
   token: 'durable',
   sharing: 'weighted',
   registers: true,
+  forgets: true,
   listing: true,
   minTtlMs: 1_000,
 };

@@ -1,17 +1,18 @@
 /**
  * A register is one key of its own, a hash: `value`, its `token`, when it was written (`at`), and the fence: the highest
  * token that a reader (`r`) and a writer (`w`) has presented. Tokens have 63 bits and Lua's numbers 53, so they are
- * compared as text of 19 digits. It lives until somebody deletes it, and as long as the server's memory does.
+ * compared as text of 19 digits. It lives as long as the server's memory does: until somebody deletes it, or as long as
+ * its writer said.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { defineScript, type RedisPort } from './client/port.js';
 
 /**
- * KEYS: the register. ARGV: what to do (`get`, `open`, `set`), token, mode, value; 0 for none.
+ * KEYS: the register. ARGV: what to do (`get`, `open`, `set`), token, mode, value, how long to keep it in ms; 0 for ever.
  * Answer: 1, value, token, age; 1 if there is no value; or 0 and the newest token. O(1).
  */
 const REGISTER = defineScript(String.raw`
-local what, token, mode, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local what, token, mode, value, keepMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local none = '0000000000000000000'
@@ -24,6 +25,7 @@ if what ~= 'get' then
 end
 if what == 'set' then
   redis.call('HSET', KEYS[1], 'value', value, 'token', token, 'at', nowMs, 'w', token)
+  if keepMs == '0' then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], keepMs) end
   return { 1 }
 end
 if what == 'open' and mode == 'write' then redis.call('HSET', KEYS[1], 'w', token) end
@@ -43,15 +45,15 @@ export class RedisRegisters implements Registers {
 
   async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
     const { token, mode } = fence ?? { token: 0n, mode: 'read' };
-    const [ok, ...rest] = await this.#run(name, [fence ? 'open' : 'get', digits(token), mode, '']);
+    const [ok, ...rest] = await this.#run(name, [fence ? 'open' : 'get', digits(token), mode, '', '0']);
     if (Number(ok) !== 1) return { ok: false, newest: BigInt(String(rest[0])) };
     if (rest.length === 0) return { ok: true, value: undefined };
     const [value, writer, ageMs] = rest.map(String);
     return { ok: true, value: { value: value!, token: BigInt(writer!), ageMs: Number(ageMs) } };
   }
 
-  async write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
-    const [ok, newest] = await this.#run(name, ['set', digits(token), 'write', value]);
+  async write(name: string, value: string, token: bigint, keepMs = 0): Promise<Fenced<void>> {
+    const [ok, newest] = await this.#run(name, ['set', digits(token), 'write', value, `${keepMs}`]);
     return Number(ok) === 1 ? { ok: true, value: undefined } : { ok: false, newest: BigInt(String(newest)) };
   }
 

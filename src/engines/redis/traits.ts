@@ -7,6 +7,7 @@ export const traits: Traits = {
   token: 'clock',
   sharing: 'weighted',
   registers: true,
+  forgets: true,
   listing: true,
   minTtlMs: 500,
 };
@@ -19,4 +20,4 @@ export const plainTraits: Traits = { ...keyTraits, wake: 'poll' };
 
 export const hashTraits: Traits = keyTraits;
 
-export const redlockTraits: Traits = { ...keyTraits, registers: false };
+export const redlockTraits: Traits = { ...keyTraits, registers: false, forgets: false };

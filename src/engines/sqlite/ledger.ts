@@ -30,6 +30,7 @@ import type {
 } from '../../core/engine.js';
 import type { Database, Statement } from './driver.js';
 import { host, isDead, monotonicMs } from './host.js';
+import { FORGET } from './schema.js';
 
 interface SessionRow {
   readonly id: string;
@@ -87,6 +88,8 @@ const STATEMENTS = {
   hold: `UPDATE claim SET held = 1 WHERE session = ? AND id = ?`,
   reweigh: `UPDATE claim SET weight = ? WHERE session = ? AND id = ?`,
   evict: `UPDATE claim SET evicted = ? WHERE id = ? AND namespace = ? AND kind IN ('lock', 'semaphore') AND name = ?`,
+
+  forget: FORGET,
 
   mint: `UPDATE mint SET last_token = max(last_token + 1, ?) RETURNING last_token`,
 };
@@ -153,6 +156,7 @@ export class Ledger {
       return { pulse: { alive: false }, evicted: [] };
     }
     this.reap();
+    this.#sql.forget.run(Date.now());
     const claims = this.#sql.claimsOfSession.all(session) as unknown as ClaimRow[];
     const evicted = claims.flatMap(({ id, evicted: reason }) => (reason === null ? [] : [{ id, reason }]));
     return { pulse: matches(claims, roster) ? { alive: true } : { alive: true, index: claims.map(indexed) }, evicted };

@@ -23,6 +23,7 @@ export type Task =
       readonly name: string;
       readonly value: string;
       readonly token: string;
+      readonly keepMs: number | undefined;
     }
   | { readonly kind: 'checkpoint' };
 
@@ -116,8 +117,9 @@ export class SqliteRegisters implements Registers {
     return answer.ok ? { ok: true, value: entry(answer.row) } : { ok: false, newest: BigInt(answer.newest) };
   }
 
-  async write(name: string, value: string, token: bigint): Promise<Fenced<void>> {
-    const answer = await this.#writer.do({ kind: 'write', namespace: this.#namespace, name, value, token: `${token}` });
+  async write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>> {
+    const namespace = this.#namespace;
+    const answer = await this.#writer.do({ kind: 'write', namespace, name, value, token: `${token}`, keepMs });
     return answer.ok ? { ok: true, value: undefined } : { ok: false, newest: BigInt(answer.newest) };
   }
 }

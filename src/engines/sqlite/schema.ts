@@ -56,12 +56,18 @@ const TABLES = `
     written     REAL NOT NULL,     -- wall clock: a register outlives the boot
     max_read    INTEGER NOT NULL,
     max_write   INTEGER NOT NULL,
+    kept_until  REAL,              -- wall clock; null: for ever
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
+  CREATE INDEX register_kept ON register (kept_until) WHERE kept_until IS NOT NULL;
 
   CREATE TABLE mint (last_token INTEGER NOT NULL);
   INSERT INTO mint VALUES (0);
 `;
+
+/** Registers whose time is over, some of them. Bound: now, by the wall clock. */
+export const FORGET = `DELETE FROM register WHERE (namespace, name) IN (
+  SELECT namespace, name FROM register WHERE kept_until <= ? ORDER BY kept_until LIMIT 100)`;
 
 /**
  * Opens the file, which keeps the journal mode of whoever opened it first. Throws whatever the driver throws: busy, too,

@@ -4,7 +4,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { isStale, newest } from '../../core/fence.js';
 import { loadDriver, type Database } from './driver.js';
 import type { Answer, RegisterRow, Task } from './registers.js';
-import { openFile } from './schema.js';
+import { FORGET, openFile } from './schema.js';
 
 const database = await open();
 // This thread may block, and must: a register that was said to be written is on the disk.
@@ -25,9 +25,12 @@ async function open(): Promise<Database> {
 const read = prepare(
   'SELECT value, token, written, max_read, max_write FROM register WHERE namespace = ? AND name = ?',
 );
-const create = prepare('INSERT INTO register VALUES (?, ?, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING');
+const create = prepare('INSERT INTO register VALUES (?, ?, NULL, 0, 0, 0, 0, NULL) ON CONFLICT DO NOTHING');
 const fence = prepare('UPDATE register SET max_read = ?, max_write = ? WHERE namespace = ? AND name = ?');
-const write = prepare('UPDATE register SET value = ?, token = ?, written = ? WHERE namespace = ? AND name = ?');
+const write = prepare(
+  'UPDATE register SET value = ?, token = ?, written = ?, kept_until = ? WHERE namespace = ? AND name = ?',
+);
+const forget = prepare(FORGET);
 
 type FencedRow = RegisterRow & { readonly max_read: bigint; readonly max_write: bigint };
 
@@ -47,7 +50,13 @@ function present({ namespace, name, token: text, ...task }: Exclude<Task, { kind
     return { ok: false, newest: `${newest(maxRead, maxWrite)}` };
   if (reads && token > maxRead) fence.run(token, maxWrite, namespace, name);
   if (!reads && token > maxWrite) fence.run(maxRead, token, namespace, name);
-  if (task.kind === 'write') write.run(Buffer.from(task.value), token, Date.now(), namespace, name);
+  if (task.kind === 'write') {
+    const now = Date.now();
+    const keptUntil = task.keepMs === undefined ? null : now + task.keepMs;
+    write.run(Buffer.from(task.value), token, now, keptUntil, namespace, name);
+    // Who adds one takes others away: so they do not pile up, however rarely somebody beats.
+    if (keptUntil !== null) forget.run(now);
+  }
   const { value, token: writtenWith, written } = row;
   return { ok: true, row: { value, token: writtenWith, written } };
 }

@@ -163,6 +163,7 @@ describe('users', () => {
     const permit = await locks.semaphore('users', 2).acquire({ permits: 2 });
     const lease = await locks.rwLock('users').write.acquire();
     await locks.register('users').set('value', lease);
+    expect(await locks.once('nightly', { atLeast: '1m' }, () => 'ran')).toEqual({ ran: true, value: 'ran' });
     await lease.downgrade();
     const [claim] = (await locks.mutex('users').inspect()).claims;
     expect(await locks.evict('users', claim!.id, 'enough')).toBe(true);

@@ -2,14 +2,18 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import { bytes, Database, poolOf } from '../../../src/engines/mysql/client.js';
+import { MysqlRegisters } from '../../../src/engines/mysql/registers.js';
 import { Sweeper } from '../../../src/engines/mysql/sweeper.js';
 import { NOW } from '../../../src/engines/mysql/tables.js';
+import type { Holdfast } from '../../../src/index.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
 import { Stage } from './kit.js';
 
 let server: Server;
+/** The register of the run that counts. */
+const COUNTS = 'once\u001Fcounts';
 
 beforeAll(async () => {
   server = await startMariadb();
@@ -28,10 +32,13 @@ class EagerSweeper implements Disposable {
         this.begun += 1;
         run();
       });
+    const database = new Database(poolOf(stage.pool()), false);
+    const prefix = 'holdfast_';
     this.#sweeper = new Sweeper({
-      database: new Database(poolOf(stage.pool()), false),
-      prefix: 'holdfast_',
+      database,
+      prefix,
       tables,
+      registers: new MysqlRegisters(database, namespace, prefix),
       namespace: bytes(namespace),
       clock: { ...systemClock, timer },
     });
@@ -134,4 +141,28 @@ test('for-update: a latch that nobody uses any more is swept away', async () => 
   for (const table of ['mint', 'latch']) await age(table, namespace, 'job');
   await sweeper.sweep();
   expect([await namesIn('mint', namespace), await namesIn('latch', namespace)]).toEqual([[], []]);
+});
+
+/** Two runs: one has to be remembered, one has not. */
+async function note(locks: Holdfast, namespace: string): Promise<void> {
+  for (const job of ['over', 'counts']) await locks.once(job, { atLeast: '1h' }, () => {});
+  const over = `namespace = '${namespace}' AND name LIKE '%over'`;
+  await sql(server.port, `UPDATE holdfast_register SET kept_until = kept_until - 3601000000 WHERE ${over}`);
+}
+
+describe('what once has noted goes when its time is over', () => {
+  test('queue: with a beat', async () => {
+    await using stage = new Stage(() => server.port);
+    await stage.locks({}).ready();
+    await note(stage.locks({}, { namespace: 'beat', ttl: '2s' }), 'beat');
+    await eventually('it is gone', async () => expect(await namesIn('register', 'beat')).toEqual([COUNTS]));
+  });
+
+  test('row: when rows are swept away', async () => {
+    await using stage = new Stage(() => server.port);
+    await note(stage.locks({ strategy: 'row' }, { namespace: 'swept-once' }), 'swept-once');
+    using sweeper = new EagerSweeper(stage, 'swept-once', ['row']);
+    await sweeper.sweep();
+    expect(await namesIn('register', 'swept-once')).toEqual([COUNTS]);
+  });
 });

@@ -47,6 +47,26 @@ for (const strategy of ['queue', 'advisory'] as const) {
   });
 }
 
+for (const strategy of ['queue', 'advisory'] as const) {
+  test(`${strategy}: what once has noted goes when its time is over, though nobody notes another run`, async () => {
+    const namespace = `noted-${strategy}`;
+    await kit.locks(kit.url, { strategy }).ready();
+    const locks = kit.locks(kit.url, { namespace, strategy, ttl: '2s' });
+    await locks.once('counts', { atLeast: '1h' }, () => {});
+    // `advisory` cleans while it holds something.
+    await locks.mutex('held').acquire();
+    // More than go with one statement.
+    await kit.sql(
+      `INSERT INTO holdfast.holdfast_register
+        SELECT namespace, name || n, value, token, written, max_read, max_write, now()
+          FROM holdfast.holdfast_register, generate_series(1, 250) n WHERE namespace = $1`,
+      [namespace],
+    );
+    const count = (): Promise<number> => kit.count('register', `namespace = '${namespace}'`);
+    expect(await waitFor(async () => (await count()) === 1, WITHIN_MS)).toBe(true);
+  });
+}
+
 test('a line in use is never cleaned away', async () => {
   const locks = kit.locks(kit.url, { namespace: 'used' });
   const lease = await locks.mutex('x').acquire();

@@ -89,6 +89,7 @@ describe.concurrent('a user of Redis', () => {
     await queued(lock, 1);
     await first.register('job').set('value', lease);
     expect(await first.register('job').get(lease)).toMatchObject({ value: 'value' });
+    expect(await first.once('nightly', { atLeast: '1m' }, () => 'ran')).toEqual({ ran: true, value: 'ran' });
     await renewed(lease);
     const reader = await lease.downgrade();
     await reader.release();

@@ -146,6 +146,7 @@ test.each(['plain', 'hash'] as const)('%s: the rights that the documentation ask
   expect(await lease.release()).toBe(true);
   const next = await waiting;
   await holder.register(next.name).set('x', next);
+  expect((await holder.once(`nightly-${strategy}`, { atLeast: '1m' }, () => {})).ran).toBe(true);
   expect(await next.release()).toBe(true);
   const log = await redisSays('ACL', 'LOG');
   expect(log, 'what was refused').toEqual([]);

@@ -103,3 +103,15 @@ test('a waiter is told of a release on another connection long before its next b
   // It takes some milliseconds; a beat would come after minutes.
   expect(await waitFor(() => granted.state === 'fulfilled', 5_000)).toBe(true);
 });
+
+test('a beat forgets what once has noted, when its time is over', async () => {
+  const path = join(folder, 'locks.db');
+  const locks = new Holdfast(`sqlite:${path}`, { ttl: '1s' });
+  opened.push(locks);
+  for (const job of ['over', 'counts']) await locks.once(job, { atLeast: '1h' }, () => {});
+  const database = new DatabaseSync(path);
+  database.exec(`PRAGMA busy_timeout = 10000; UPDATE register SET kept_until = 1 WHERE name LIKE '%over'`);
+  const names = (): unknown[] => database.prepare('SELECT name FROM register').all();
+  await eventually('one is forgotten', async () => expect(names()).toEqual([{ name: 'once\u001Fcounts' }]));
+  database.close();
+});

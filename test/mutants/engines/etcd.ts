@@ -168,4 +168,15 @@ export const etcd: readonly TestedBug[] = [
     },
     sample: true,
   },
+  {
+    name: 'a register that is written for ever after all is forgotten',
+    edits: [
+      {
+        file: 'engines/etcd/registers.ts',
+        find: "kept === 'for ever' ? NONE :",
+        replace: "kept === 'for ever' ? (seen?.lease ?? NONE) :",
+      },
+    ],
+    foundBy: { file: 'test/conformance/etcd.test.ts', test: 'the last write says for how long a register is kept' },
+  },
 ];

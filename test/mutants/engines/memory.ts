@@ -139,4 +139,20 @@ export const memory: readonly TestedBug[] = [
     ],
     foundBy: { file: suite, test: 'a living holder keeps its lock for longer than its ttl' },
   },
+  {
+    name: 'a register whose time is over stays until somebody asks for it',
+    edits: [{ file: space, find: '    this.#forget(time);\n    if (time.now', replace: '    if (time.now' }],
+    foundBy: { file: unit, test: 'goes though nobody asks for it again' },
+  },
+  {
+    name: 'a register’s fence outlives its time',
+    edits: [
+      {
+        file: space,
+        find: 'let register = this.#found(name, time);',
+        replace: 'let register = this.#registers.get(name);',
+      },
+    ],
+    foundBy: { file: unit, test: 'is there until the last moment, and then neither its value nor its fence' },
+  },
 ];

@@ -119,4 +119,15 @@ export const mysqlQueue: readonly TestedBug[] = [
     ],
     foundBy: { file: PROTOCOL, test: 'a line in use is never cleaned away: plain statements' },
   },
+  {
+    name: 'a register that is written for ever after all is forgotten',
+    edits: [
+      {
+        file: 'engines/mysql/registers.ts',
+        find: 'kept_until = IF(${MAY_WRITE}, ${NOW} + ?, kept_until)',
+        replace: 'kept_until = IF(${MAY_WRITE}, COALESCE(${NOW} + ?, kept_until), kept_until)',
+      },
+    ],
+    foundBy: { file: CONFORMANCE, test: 'mysql:queue: registers: the last write says for how long a register is kept' },
+  },
 ];

@@ -69,4 +69,9 @@ export const mysqlRow: readonly TestedBug[] = [
     edits: [{ file: FILE, find: 'LAST_INSERT_ID(GREATEST(token + 1, ${NOW}))', replace: 'LAST_INSERT_ID(${NOW})' }],
     foundBy: { file: ROWS, test: 'row a row that is there is given a token above its own, whatever the clock says' },
   },
+  {
+    name: 'the sweeper leaves registers whose time is over',
+    edits: [{ file: 'engines/mysql/sweeper.ts', find: '      await this.#setup.registers.forget();\n', replace: '' }],
+    foundBy: { file: SWEEPER, test: 'row: when rows are swept away' },
+  },
 ];

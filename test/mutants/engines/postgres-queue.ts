@@ -117,4 +117,15 @@ export const postgresQueue: readonly TestedBug[] = [
     ],
     foundBy: { file: CLEANING, test: 'a line in use is never cleaned away' },
   },
+  {
+    name: 'a register that is written for ever after all is forgotten',
+    edits: [
+      {
+        file: 'engines/postgres/registers.ts',
+        find: 'kept_until = excluded.kept_until`',
+        replace: 'kept_until = coalesce(excluded.kept_until, r.kept_until)`',
+      },
+    ],
+    foundBy: { file: CONFORMANCE, test: 'postgres: registers: the last write says for how long a register is kept' },
+  },
 ];

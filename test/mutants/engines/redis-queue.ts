@@ -162,4 +162,15 @@ export const redisQueue: readonly TestedBug[] = [
     edits: [{ file: SCRIPT, find: '      if damage then\n', replace: '      if false then\n' }],
     foundBy: { file: EPOCHS, test: 'state: grants to nobody until the guard ends' },
   },
+  {
+    name: 'a register that is written for ever after all is forgotten',
+    edits: [
+      {
+        file: 'engines/redis/registers.ts',
+        find: "if keepMs == '0' then redis.call('PERSIST', KEYS[1]) else",
+        replace: "if keepMs ~= '0' then",
+      },
+    ],
+    foundBy: { file: 'test/conformance/redis.test.ts', test: 'the last write says for how long a register is kept' },
+  },
 ];

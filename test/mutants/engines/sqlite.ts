@@ -98,4 +98,9 @@ export const sqlite: readonly TestedBug[] = [
     ],
     foundBy: { file: CONFORMANCE, test: 'tokens of tries grow as well' },
   },
+  {
+    name: 'a register is forgotten as soon as another is written',
+    edits: [{ file: 'engines/sqlite/writer-thread.ts', find: 'null : now + task.keepMs', replace: 'null : now' }],
+    foundBy: { file: CONFORMANCE, test: 'what is written for a time is there until then' },
+  },
 ];

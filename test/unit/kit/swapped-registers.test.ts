@@ -1,10 +1,11 @@
 /** Registers over compare-and-swap: who comes in between, and answers that are lost. */
 import { beforeEach, expect, test } from 'vitest';
-import { type SeenText, SwappedRegisters, type SwappedTexts } from '../../../src/kit/swapped-registers.js';
+import { type Kept, type SeenText, SwappedRegisters, type SwappedTexts } from '../../../src/kit/swapped-registers.js';
 import { VirtualClock } from '../virtual-clock.js';
 
 class ScriptedTexts implements SwappedTexts<number> {
   swaps = 0;
+  lastKept: Kept | undefined;
   /** Runs once, between a look and the swap that follows. */
   meanwhile: (() => Promise<unknown>) | undefined;
   /** The next swap is carried out, and says that it was not: the first of two, where only the second was answered. */
@@ -15,12 +16,13 @@ class ScriptedTexts implements SwappedTexts<number> {
     return this.#texts.get(name);
   }
 
-  async swap(name: string, seen: number | undefined, text: string): Promise<boolean> {
+  async swap(name: string, seen: number | undefined, text: string, kept: Kept): Promise<boolean> {
     const { meanwhile } = this;
     this.meanwhile = undefined;
     await meanwhile?.();
     if (this.#texts.get(name)?.version !== seen) return false;
     this.swaps += 1;
+    this.lastKept = kept;
     this.#texts.set(name, { text, version: this.swaps });
     if (!this.loseAnswer) return true;
     this.loseAnswer = false;
@@ -91,4 +93,13 @@ test('a swap whose answer was lost is looked up, and the same is written again',
   texts.loseAnswer = true;
   expect(await registers.read('a', { token: 4n, mode: 'read' })).toMatchObject({ ok: true, value: { value: 'x' } });
   expect(texts.swaps).toBe(3);
+});
+
+test('a write says for how long the text is kept, and whoever only shows a token leaves that as it is', async () => {
+  await registers.write('a', 'x', 1n, 500);
+  expect(texts.lastKept).toBe(500);
+  await registers.read('a', { token: 2n, mode: 'read' });
+  expect(texts.lastKept).toBe('as before');
+  await registers.write('a', 'y', 3n);
+  expect(texts.lastKept).toBe('for ever');
 });

@@ -1,10 +1,13 @@
 import * as fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { Claim, LineRef, Roster, SessionListener } from '../../../../src/core/engine.js';
 import type { Loss } from '../../../../src/core/errors.js';
 import { ALL } from '../../../../src/core/line.js';
-import { Space } from '../../../../src/engines/memory/space.js';
+import { memory } from '../../../../src/engines/memory/index.js';
+import { Space, type SpaceTime } from '../../../../src/engines/memory/space.js';
+import { Holdfast } from '../../../../src/index.js';
 import { expectSame } from '../../same.js';
+import { selfWindingClock } from '../../self-winding-clock.js';
 import { keyOf, type ModelClaim, SpaceModel } from './space-model.js';
 
 const TTL_MS = [1_000, 2_500, 10_000];
@@ -402,5 +405,45 @@ describe("a register's fence", () => {
     const time = { now: 0, wall: 0 };
     expect(space.write('r', 'new', big + 1n, time).ok).toBe(true);
     expect(space.write('r', 'old', big, time)).toEqual({ ok: false, newest: big + 1n });
+  });
+});
+
+const at = (now: number): SpaceTime => ({ now, wall: 0 });
+
+describe('a register that is kept for a time', () => {
+  test('is there until the last moment, and then neither its value nor its fence', () => {
+    const space = new Space();
+    space.write('r', 'value', 9n, at(0), 50);
+    expect(space.read('r', undefined, at(49))).toMatchObject({ value: { value: 'value', ageMs: 49 } });
+    expect(space.write('r', 'old', 8n, at(49))).toEqual({ ok: false, newest: 9n });
+    expect(space.read('r', undefined, at(50))).toEqual({ ok: true, value: undefined });
+    space.write('s', 'value', 9n, at(50), 50);
+    expect(space.write('s', 'anew', 1n, at(100))).toEqual({ ok: true, value: undefined });
+  });
+
+  test('goes though nobody asks for it again, and those that are kept stay', () => {
+    const space = new Space();
+    for (let job = 0; job < 1_000; job += 1) space.write(`once ${job}`, '10', 1n, at(job), 10);
+    space.write('for ever', 'value', 1n, at(1_000));
+    space.write('for ever after all', 'value', 1n, at(1_000), 10);
+    space.write('for ever after all', 'value', 1n, at(1_000));
+    space.write('long', 'value', 1n, at(1_000), 3_600_000);
+    space.reap(at(5_000));
+    expect(space.registerCount).toBe(3);
+    space.reap(at(5_000 + 3_600_000));
+    expect(space.registerCount).toBe(2);
+  });
+
+  test('a thousand runs of once leave nothing', async () => {
+    const write = vi.spyOn(Space.prototype, 'write');
+    const clock = selfWindingClock();
+    await using locks = new Holdfast(memory('once leaves nothing'), { clock });
+    const runs = Array.from({ length: 1_000 }, (_, job) => locks.once(`job ${job}`, { atLeast: 10 }, () => {}));
+    expect((await Promise.all(runs)).every(({ ran }) => ran)).toBe(true);
+    const space = write.mock.contexts[0] as Space;
+    write.mockRestore();
+    expect(space.registerCount).toBe(1_000);
+    // Its beats are all that happens.
+    while (space.registerCount > 0) await new Promise<void>((resolve) => void clock.timer(1_000, resolve));
   });
 });

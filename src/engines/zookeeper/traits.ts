@@ -8,6 +8,7 @@ export const traits: Traits = {
   sharing: 'weighted',
   registers: true,
   // Nodes with a time to live are switched off by default on its servers.
+  forgets: false,
   listing: true,
   // Servers make no session shorter than two of their ticks: 4 s by default, and the shortest tick in use is a second.
   minTtlMs: 2_000,

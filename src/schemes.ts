@@ -20,7 +20,7 @@ import {
 import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
 import { STRATEGIES as mysqlStrategies } from './engines/mysql/traits.js';
 import { URL_PARAMS as mysqlParams, mysqlUrl } from './engines/mysql/url.js';
-import { clusterRealm } from './engines/redis/shards.js';
+import { clusterRealm } from './engines/redis/queue/keys.js';
 import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
 import { redisUrl } from './engines/redis/url.js';
 import { traits as sqliteTraits } from './engines/sqlite/traits.js';

@@ -1,8 +1,8 @@
 /** The least that memcached can do, on the same connection: add, and delete if it is still that version. Who finds it taken polls. */
 import { setTimeout } from 'node:timers/promises';
 import { systemClock } from '../../src/core/clock.js';
-import { Connection } from '../../src/engines/memcached/connection.js';
-import { flag } from '../../src/engines/memcached/replies.js';
+import { Connection } from '../../src/engines/memcached/client/connection.js';
+import { flag } from '../../src/engines/memcached/client/replies.js';
 
 const TTL_S = 11;
 const POLL_MS = 10;

@@ -1,7 +1,7 @@
 /** Every client library’s subscriptions come back when a cluster changes under them: else a hand-over would wait for a beat. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { redis } from '../../src/engines/redis/index.js';
-import { clusterRealm, shardPrefix } from '../../src/engines/redis/shards.js';
+import { clusterRealm, shardPrefix } from '../../src/engines/redis/queue/keys.js';
 import { Holdfast } from '../../src/index.js';
 import { type RedisCluster, slotOf, startCluster } from '../servers/redis-cluster.js';
 import { command } from '../servers/resp.js';

@@ -226,7 +226,7 @@ export const CORE_BUGS: readonly Bug[] = [
     name: 'a dead waiter is skipped, not removed',
     edits: [
       {
-        file: 'engines/memory/space.ts',
+        file: 'engines/memory/protocol.ts',
         find: 'for (const claim of [...claims.values()]) this.#remove(claim);',
         replace: 'for (const claim of [...claims.values()]) if (claim.spot.held) this.#remove(claim);',
       },
@@ -236,7 +236,7 @@ export const CORE_BUGS: readonly Bug[] = [
     name: 'a tryAcquire does not reap',
     edits: [
       {
-        file: 'engines/memory/space.ts',
+        file: 'engines/memory/protocol.ts',
         find: "this.reap(time);\n    const session = this.#sessions.get(sessionId);\n    if (!session) return { state: 'gone' };",
         replace:
           "if (claim.wait) this.reap(time);\n    const session = this.#sessions.get(sessionId);\n    if (!session) return { state: 'gone' };",

@@ -1,5 +1,5 @@
 import type { SessionListener } from '../../src/core/engine.js';
-import { Space, type SpaceTime } from '../../src/engines/memory/space.js';
+import { Space, type SpaceTime } from '../../src/engines/memory/protocol.js';
 import { SimProcess } from './process.js';
 import type { Random } from './random.js';
 import type { Scheduler } from './scheduler.js';

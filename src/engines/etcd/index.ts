@@ -1,5 +1,5 @@
 /**
- * etcd as a lock server, with a client of our own (client/). The protocol is lines.ts, the names of keys are keys.ts, and
+ * etcd as a lock server, with a client of our own (client/). The protocol is protocol.ts, the names of keys are keys.ts, and
  * what a process has there is session.ts.
  */
 import { readFile } from 'node:fs/promises';
@@ -21,7 +21,7 @@ import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { EtcdClient } from './client/client.js';
 import type { Tls } from './client/connection.js';
 import { IS, TARGET } from './client/messages.js';
-import { explained } from './explain.js';
+import { explained } from './errors.js';
 import { type KeyOf, Keys } from './keys.js';
 import { findClaim, listLines } from './listing.js';
 import { RegisterKeys } from './registers.js';

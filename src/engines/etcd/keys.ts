@@ -1,5 +1,5 @@
 /**
- * The names of keys. lines.ts tells what stands in them.
+ * The names of keys. protocol.ts tells what stands in them.
  *
  *     <namespace>/lock/<name>/<lease>-<claim id>                    mutex, read and write lock
  *     <namespace>/semaphore/<name>/<capacity>/<lease>-<claim id>

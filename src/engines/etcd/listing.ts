@@ -4,9 +4,9 @@ import { UnsupportedError } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
 import type { EtcdClient } from './client/client.js';
 import { ORDER, SORT } from './client/messages.js';
-import { explained } from './explain.js';
+import { explained } from './errors.js';
 import { claimIdIn, isOf, type Keys, under } from './keys.js';
-import { heldCount, readAll, type Standing, written } from './lines.js';
+import { heldCount, readAll, type Standing, written } from './protocol.js';
 
 const PAGE = 500;
 const CALL_MS = 5_000;

@@ -5,9 +5,9 @@
 import type { Kept, SeenText, SwappedTexts } from '../../kit/swapped-registers.js';
 import type { EtcdClient } from './client/client.js';
 import { IS, type KeyValue, TARGET } from './client/messages.js';
-import { explained } from './explain.js';
+import { explained } from './errors.js';
 import type { Keys } from './keys.js';
-import { text } from './lines.js';
+import { text } from './protocol.js';
 
 const CALL_MS = 3_000;
 /** The mod revision of a key that is not there. */

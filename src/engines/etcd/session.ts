@@ -25,10 +25,10 @@ import { EngineError } from '../../core/errors.js';
 import type { Calling, EtcdClient } from './client/client.js';
 import { EtcdError, STATUS } from './client/status.js';
 import type { Watch } from './client/watches.js';
-import { explained } from './explain.js';
+import { explained } from './errors.js';
 import { claimIdIn, claimSuffix, type Keys, under } from './keys.js';
-import { type Entered, Lines, type Spot, text, type Written, written } from './lines.js';
-import { type EtcdWaiter, waitingRoom } from './waiting.js';
+import { type Entered, Lines, type Spot, text, type Written, written } from './protocol.js';
+import { type EtcdWaiter, waitingRoom } from './watches.js';
 
 interface Entry {
   readonly ref: ClaimRef;
@@ -338,7 +338,7 @@ export class EtcdSession implements Session {
   }
 }
 
-/** What lines.ts calls a claim's value. */
+/** What protocol.ts calls a claim's value. */
 function valueOf({ weight, note, line }: Claim, since: number): string {
   const value: Written = { weight, note, since, name: line.name };
   return JSON.stringify(value);

@@ -6,11 +6,11 @@ import type { Clock } from '../../core/clock.js';
 import type { Engine, EngineSetup, EngineSource, OpenOptions, Session, SessionListener } from '../../core/engine.js';
 import { SlotSession } from '../../kit/slot-session.js';
 import { parseEngineUrl, placeOf } from '../../kit/url.js';
-import { Connection } from './connection.js';
+import { addressOf, Connection } from './client/connection.js';
 import { realmsOf } from './keys.js';
-import { MemcachedSlots } from './slots.js';
+import { MemcachedSlots } from './protocol.js';
 import { traits } from './traits.js';
-import { addressOf, type MemcachedUrl, memcachedUrl } from './url.js';
+import { type MemcachedUrl, memcachedUrl } from './url.js';
 
 /**
  * Locks in memcached, version 1.6 or newer. With several servers each name has one of them.

@@ -8,7 +8,8 @@
  * Only harmless characters stay; the others become %XX. What gets longer than memcached allows is cut and hashed.
  */
 import { createHash } from 'node:crypto';
-import { addressOf, type MemcachedServer, type MemcachedUrl } from './url.js';
+import { addressOf, type MemcachedServer } from './client/connection.js';
+import type { MemcachedUrl } from './url.js';
 
 /** Of each half: memcached's own limit is 250 for both. */
 const LONGEST = 120;

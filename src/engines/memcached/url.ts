@@ -1,11 +1,7 @@
 /** What a URL of memcached says: `memcached://user:password@host:11211,host2,host3`. */
 import { ConfigError } from '../../core/errors.js';
 import type { EngineUrl } from '../../kit/url.js';
-
-export interface MemcachedServer {
-  readonly host: string;
-  readonly port: number;
-}
+import { addressOf, type MemcachedServer } from './client/connection.js';
 
 export interface MemcachedUrl {
   readonly servers: readonly MemcachedServer[];
@@ -24,8 +20,4 @@ export function memcachedUrl(url: EngineUrl): MemcachedUrl {
   if (/[\s\p{Cc}]/u.test(`${url.user ?? ''}${url.password ?? ''}`))
     throw new ConfigError('User and password of memcached can have no spaces.');
   return { servers, user: url.user, password: url.password };
-}
-
-export function addressOf({ host, port }: MemcachedServer): string {
-  return `${host}:${port}`;
 }

@@ -1,6 +1,6 @@
 /**
  * The memory engine: for tests, and for one process. Instances of one process share a space by its name.
- * A space lives as long as the process; nothing of it survives. See space.ts for the rule.
+ * A space lives as long as the process; nothing of it survives. See protocol.ts for the rule.
  */
 import type { Clock, Timer } from '../../core/clock.js';
 import type {
@@ -22,7 +22,7 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { Space, type SpaceTime } from './space.js';
+import { Space, type SpaceTime } from './protocol.js';
 import { traits } from './traits.js';
 
 /** Locks in this process's memory: `new Holdfast(memory())` or `new Holdfast('memory:')`. */

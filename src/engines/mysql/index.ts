@@ -1,22 +1,22 @@
 /**
- * MySQL and MariaDB as lock servers. The protocols: queue-sql.ts and queue.ts (`queue`; queue-statements.ts for
- * those who may not create routines), rows.ts (`row`, `version`),
- * for-update.ts and get-lock.ts on pinned.ts. What is needed of the client is client.ts; the tables are made by schema.ts.
+ * MySQL and MariaDB as lock servers. The strategies: `queue` in queue/ (its statements.ts is for users who may
+ * not create routines), `row` and `version` in rows/, `for-update` and `get-lock` in pinned/. What is needed of the client is
+ * client/; the tables are made by schema.ts.
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../kit/schema.js';
 import { parseEngineUrl, placeOf } from '../../kit/url.js';
-import { Database, poolOf, type RawPool } from './client.js';
-import { forUpdateStore } from './for-update.js';
-import { getLockStore } from './get-lock.js';
-import { Pins } from './pins.js';
+import { Database, poolOf, type RawPool } from './client/database.js';
+import { forUpdateStore } from './pinned/for-update.js';
+import { getLockStore } from './pinned/get-lock.js';
+import { Pins } from './pinned/pins.js';
 import { poolFromUrl } from './pool.js';
-import { QueueEngine } from './queue.js';
-import { procedureSteps, type Steps } from './queue-sql.js';
-import { statementSteps } from './queue-statements.js';
-import { rowStore, versionStore } from './rows.js';
+import { QueueEngine } from './queue/engine.js';
+import { procedureSteps, type Steps } from './queue/protocol.js';
+import { statementSteps } from './queue/statements.js';
+import { rowStore, versionStore } from './rows/protocol.js';
 import { ensureSchema, hasProcedures, MysqlSchema } from './schema.js';
-import { SlotEngine } from './slot-engine.js';
+import { SlotEngine } from './rows/engine.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
 import { checkSettings, type MysqlSettings, type MysqlUrl, mysqlUrl } from './url.js';
 

@@ -3,7 +3,7 @@
  * that does.
  */
 import { loadPeer } from '../../kit/peer.js';
-import { poolOf, type RawPool } from './client.js';
+import { poolOf, type RawPool } from './client/database.js';
 import type { MysqlUrl } from './url.js';
 
 const CONNECT_MS = 3_000;

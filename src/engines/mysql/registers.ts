@@ -5,7 +5,7 @@
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { isStale, newest } from '../../core/fence.js';
-import { bytes, type Database, type Row, text, type Value } from './client.js';
+import { bytes, type Database, type Row, text, type Value } from './client/database.js';
 import { NOW } from './tables.js';
 
 /** For a token that is bound in each of these places. */

@@ -7,11 +7,11 @@
  */
 import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../kit/schema.js';
-import type { Database, Row } from './client.js';
-import { procedureSteps, queueProcedures, queueTables } from './queue-sql.js';
+import type { Database, Row } from './client/database.js';
+import { procedureSteps, queueProcedures, queueTables } from './queue/protocol.js';
 import { mysqlFenceTable } from '../../sql/fence-table.js';
 import { downgradeTable, registerTables, slotTables } from './tables.js';
-import { errnoOf, explained } from './trouble.js';
+import { errnoOf, explained } from './client/errors.js';
 
 interface Migration {
   readonly version: number;

@@ -10,7 +10,7 @@
  *     version    (`version`) the same; the version is the token
  *     mint       (`for-update`, `get-lock`) the last token of each name
  *     latch      (`for-update`) rows to be locked
- *     downgrade  (`for-update`) rows that are never committed: for-update.ts
+ *     downgrade  (`for-update`) rows that are never committed: pinned/for-update.ts
  */
 
 /** Fixed when its statement begins: take it after a statement that waited. The session's time zone does not matter. */

@@ -1,16 +1,16 @@
 /**
  * PostgreSQL as a lock server. Two strategies: `queue` (queue.ts: rows, and functions in the database) and `advisory`
- * (advisory.ts: PostgreSQL's own session locks). What we need of the client is database.ts.
+ * (advisory/: PostgreSQL's own session locks). What we need of the client is client/database.ts.
  */
 import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
 import { loadPeer } from '../../kit/peer.js';
 import type { Schema } from '../../kit/schema.js';
 import { parseEngineUrl, placeOf } from '../../kit/url.js';
-import { AdvisoryEngine } from './advisory.js';
-import { Database, type PgPool } from './database.js';
+import { AdvisoryEngine } from './advisory/engine.js';
+import { Database, type PgPool } from './client/database.js';
 import { Names, type SchemaOptions } from '../../sql/postgres-names.js';
-import { checkSettings, QueueEngine } from './queue.js';
+import { checkSettings, QueueEngine } from './engine.js';
 import { PostgresSchema } from './schema.js';
 import { advisoryTraits, queueTraits } from './traits.js';
 import { type PostgresUrl, postgresUrl } from './url.js';

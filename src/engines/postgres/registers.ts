@@ -3,7 +3,7 @@
  * Rows whose time is over go after a write that has one, and with the cleaning of lines.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
-import type { Database } from './database.js';
+import type { Database } from './client/database.js';
 import type { Names } from '../../sql/postgres-names.js';
 
 export class PostgresRegisters implements Registers {

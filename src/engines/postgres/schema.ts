@@ -5,11 +5,11 @@
  */
 import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../kit/schema.js';
-import type { Database } from './database.js';
+import type { Database } from './client/database.js';
 import { postgresFenceTable } from '../../sql/fence-table.js';
 import type { Names } from '../../sql/postgres-names.js';
-import { routines } from './routines.js';
-import { codeOf } from './trouble.js';
+import { routines } from './protocol.js';
+import { codeOf } from './client/errors.js';
 
 interface Migration {
   readonly title: string;

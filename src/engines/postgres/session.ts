@@ -1,4 +1,4 @@
-/** A session of the `queue` strategy: each call is one of the functions in routines.ts. */
+/** A session of the `queue` strategy: each call is one of the functions in protocol.ts. */
 import type {
   Claim,
   ClaimRef,
@@ -10,8 +10,8 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { lineId, lineRef } from './lines.js';
-import { Steps } from './steps.js';
+import { lineId, lineRef } from './listing.js';
+import { Steps } from './batch.js';
 
 /** What a session needs of its engine. */
 export interface Queue {

@@ -9,19 +9,19 @@ import { ConfigError } from '../../core/errors.js';
 import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { show } from '../../core/duration.js';
 import { clientFromUrl } from './from-url.js';
-import { hash } from './hash.js';
+import { hash } from './slots/hash.js';
 import { IoredisPort } from './client/ioredis.js';
-import { plain } from './plain.js';
+import { plain } from './slots/plain.js';
 import { portOf } from './client/port-of.js';
 import type { RedisPort } from './client/port.js';
-import { QueueEngine } from './queue.js';
-import { redlockFromUrl } from './redlock.js';
-import { clusterRealm } from './shards.js';
-import { SlotEngine } from './slot-engine.js';
+import { QueueEngine } from './queue/engine.js';
+import { redlockFromUrl } from './redlock/index.js';
+import { clusterRealm } from './queue/keys.js';
+import { SlotEngine } from './slots/engine.js';
 import { hashTraits, plainTraits, traits } from './traits.js';
 import { type RedisUrl, redisUrl } from './url.js';
 
-export { redlock, type RedlockOptions } from './redlock.js';
+export { redlock, type RedlockOptions } from './redlock/index.js';
 
 export type RedisStrategy = 'queue' | 'plain' | 'hash';
 

@@ -1,5 +1,5 @@
 /**
- * SQLite as a lock server for all processes of one machine: the embedded default. The protocol is in ledger.ts, the
+ * SQLite as a lock server for all processes of one machine: the embedded default. The protocol is in protocol.ts, the
  * tables in schema.ts, what may wait for the disk in registers.ts.
  *
  * SQLite can't push, so an instance with waiting claims looks at `data_version` every few milliseconds; only when
@@ -26,9 +26,9 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { ConfigError, EngineError, HoldfastError } from '../../core/errors.js';
-import { type Database, type Driver, loadDriver, type Statement } from './driver.js';
+import { type Database, type Driver, loadDriver, type Statement } from './client/driver.js';
 import { monotonicMs } from './host.js';
-import { Ledger } from './ledger.js';
+import { Ledger } from './protocol.js';
 import { SqliteRegisters, Writer } from './registers.js';
 import { openFile } from './schema.js';
 import { traits } from './traits.js';

@@ -6,7 +6,7 @@
 import { Worker } from 'node:worker_threads';
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { Database, Statement } from './driver.js';
+import type { Database, Statement } from './client/driver.js';
 
 /** What the thread is asked to do. Tokens travel as text: they have 64 bits. */
 export type Task =

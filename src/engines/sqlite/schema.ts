@@ -3,7 +3,7 @@
  * else is left alone. `user_version` counts migrations.
  */
 import { ConfigError } from '../../core/errors.js';
-import type { Database, Driver } from './driver.js';
+import type { Database, Driver } from './client/driver.js';
 
 const APPLICATION_ID = 0x486f6c64; // 'Hold'
 const VERSION = 1;

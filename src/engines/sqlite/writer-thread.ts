@@ -2,7 +2,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
 import { isStale, newest } from '../../core/fence.js';
-import { loadDriver, type Database } from './driver.js';
+import { loadDriver, type Database } from './client/driver.js';
 import type { Answer, RegisterRow, Task } from './registers.js';
 import { FORGET, openFile } from './schema.js';
 

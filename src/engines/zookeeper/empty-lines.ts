@@ -13,8 +13,8 @@
  *
  * It saves a third of the requests of a lock that nobody else wants, which is what most locks are.
  */
-import type { Spot, Standing } from './lines.js';
-import { nodeOf, parseNode } from './paths.js';
+import type { Spot, Standing } from './protocol.js';
+import { nodeOf, parseNode } from './keys.js';
 
 interface Left {
   readonly number: number;

@@ -1,5 +1,5 @@
 /**
- * ZooKeeper as a lock server, with a client of our own (client/). The protocol is lines.ts, the names of nodes are paths.ts,
+ * ZooKeeper as a lock server, with a client of our own (client/). The protocol is protocol.ts, the names of nodes are keys.ts,
  * and what a process has there is session.ts.
  */
 import { readFile } from 'node:fs/promises';
@@ -20,10 +20,10 @@ import { SwappedRegisters } from '../../kit/swapped-registers.js';
 import { parseEngineUrl, placeOf } from '../../kit/url.js';
 import { ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
 import type { Tls } from './client/connection.js';
-import { explained } from './explain.js';
+import { explained } from './errors.js';
 import { findClaim, listLines } from './listing.js';
 import { post } from './mailbox.js';
-import { type KeyOf, Paths } from './paths.js';
+import { type KeyOf, Paths } from './keys.js';
 import { RegisterNodes } from './registers.js';
 import { openSession } from './session.js';
 import { traits } from './traits.js';

@@ -4,9 +4,9 @@ import { UnsupportedError } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
 import type { Node, ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
-import { explained } from './explain.js';
-import { claimsIn, heldCount, written } from './lines.js';
-import { type ClaimName, decodeName, type Paths } from './paths.js';
+import { explained } from './errors.js';
+import { claimsIn, heldCount, written } from './protocol.js';
+import { type ClaimName, decodeName, type Paths } from './keys.js';
 
 /** How many nodes are asked for at a time. */
 const AT_ONCE = 200;

@@ -5,8 +5,8 @@
 import type { SeenText, SwappedTexts } from '../../kit/swapped-registers.js';
 import type { ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
-import { explained } from './explain.js';
-import type { Paths } from './paths.js';
+import { explained } from './errors.js';
+import type { Paths } from './keys.js';
 
 export class RegisterNodes implements SwappedTexts<number> {
   readonly #client: () => Promise<ZooKeeperClient>;

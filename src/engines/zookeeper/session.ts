@@ -25,12 +25,12 @@ import type {
 } from '../../core/engine.js';
 import { type ClientListener, ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
 import { CODE, isLost, isStatus } from './client/status.js';
-import { explained } from './explain.js';
-import { type Entered, Lines, type Spot, type Standing, type Written, written } from './lines.js';
+import { explained } from './errors.js';
+import { type Entered, Lines, type Spot, type Standing, type Written, written } from './protocol.js';
 import { Mailbox } from './mailbox.js';
-import { nodeOf, parseNode, type Paths, readerPath } from './paths.js';
+import { nodeOf, parseNode, type Paths, readerPath } from './keys.js';
 import { Proof } from './proof.js';
-import { waitingRoom, type ZooKeeperWaiter } from './waiting.js';
+import { waitingRoom, type ZooKeeperWaiter } from './watches.js';
 
 interface Entry {
   readonly ref: ClaimRef;
@@ -329,7 +329,7 @@ function indexed({ ref, state, standing }: Entry): IndexedClaim {
   return { ...ref, state: held ? 'held' : 'waiting', token: held ? standing?.token : undefined };
 }
 
-/** What lines.ts calls a claim's data. */
+/** What protocol.ts calls a claim's data. */
 function dataOf({ note, line }: Claim, before?: Standing): string {
   const data: Written = { note, name: line.name, ...(before && { token: `${before.token}`, since: before.since }) };
   return JSON.stringify(data);

@@ -7,7 +7,7 @@ import { ALL } from '../../../src/core/line.js';
 import { EtcdClient } from '../../../src/engines/etcd/client/client.js';
 import type { Change } from '../../../src/engines/etcd/client/watches.js';
 import { claimSuffix, Keys } from '../../../src/engines/etcd/keys.js';
-import { Lines, type Spot } from '../../../src/engines/etcd/lines.js';
+import { Lines, type Spot } from '../../../src/engines/etcd/protocol.js';
 import { type EtcdSession, openSession } from '../../../src/engines/etcd/session.js';
 import { startEtcd } from '../../servers/etcd.js';
 import { LOOPBACK } from '../../servers/ports.js';

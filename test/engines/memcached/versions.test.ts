@@ -5,8 +5,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import type { Claim } from '../../../src/core/engine.js';
-import { Connection } from '../../../src/engines/memcached/connection.js';
-import { MemcachedSlots } from '../../../src/engines/memcached/slots.js';
+import { Connection } from '../../../src/engines/memcached/client/connection.js';
+import { MemcachedSlots } from '../../../src/engines/memcached/protocol.js';
 import { FaultProxy } from '../../servers/fault-proxy.js';
 import { startMemcached } from '../../servers/memcached.js';
 import { ask, LOOPBACK } from '../../servers/ports.js';

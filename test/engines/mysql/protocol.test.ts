@@ -1,9 +1,9 @@
 /** The steps of `queue`, called by hand, where two of them have to meet inside the server, or rows have to be old. */
 import type { RowDataPacket } from 'mysql2';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { bytes, Database, poolOf } from '../../../src/engines/mysql/client.js';
-import { procedureSteps } from '../../../src/engines/mysql/queue-sql.js';
-import { statementSteps } from '../../../src/engines/mysql/queue-statements.js';
+import { bytes, Database, poolOf } from '../../../src/engines/mysql/client/database.js';
+import { procedureSteps } from '../../../src/engines/mysql/queue/protocol.js';
+import { statementSteps } from '../../../src/engines/mysql/queue/statements.js';
 import { NOW } from '../../../src/engines/mysql/tables.js';
 import { track } from '../../../src/testing/tracked.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';

@@ -1,9 +1,9 @@
 /** What is swept away in the background was in nobody's use, stands in nobody's way, and takes no token with it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
-import { bytes, Database, poolOf } from '../../../src/engines/mysql/client.js';
+import { bytes, Database, poolOf } from '../../../src/engines/mysql/client/database.js';
 import { MysqlRegisters } from '../../../src/engines/mysql/registers.js';
-import { Sweeper } from '../../../src/engines/mysql/sweeper.js';
+import { Sweeper } from '../../../src/engines/mysql/rows/sweeper.js';
 import { NOW } from '../../../src/engines/mysql/tables.js';
 import type { Holdfast } from '../../../src/index.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';

@@ -1,7 +1,7 @@
 /** One node of a Redlock, asked directly: what it accepts, renews and gives back. */
 import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { EXTEND, FREE, VOTE } from '../../../src/engines/redis/ballot.js';
+import { EXTEND, FREE, VOTE } from '../../../src/engines/redis/redlock/protocol.js';
 import { portOf } from '../../../src/engines/redis/client/port-of.js';
 import type { RedisPort } from '../../../src/engines/redis/client/port.js';
 import { startRedis } from '../../servers/redis.js';

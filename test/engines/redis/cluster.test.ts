@@ -1,6 +1,6 @@
 /** What happens to locks when a cluster changes under them: failovers, and slots that move. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { clusterRealm, shardPrefix } from '../../../src/engines/redis/shards.js';
+import { clusterRealm, shardPrefix } from '../../../src/engines/redis/queue/keys.js';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { type RedisCluster, slotOf, startCluster } from '../../servers/redis-cluster.js';
 import { command, info, type Reply } from '../../servers/resp.js';

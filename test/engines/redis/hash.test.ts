@@ -6,7 +6,7 @@
  * beginning. For `a{b}` Redisson says `redisson_lock__channel:a{b}`, node-redisson `redisson_lock__channel:{a{b}}`.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hash } from '../../../src/engines/redis/hash.js';
+import { hash } from '../../../src/engines/redis/slots/hash.js';
 import { EngineError, type Holdfast, LeaseLostError } from '../../../src/index.js';
 import { startRedis } from '../../servers/redis.js';
 import { command } from '../../servers/resp.js';

@@ -9,7 +9,7 @@ import Redlock from 'redlock';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import type { Claim, Engine } from '../../../src/core/engine.js';
-import { FREE, VOTE } from '../../../src/engines/redis/ballot.js';
+import { FREE, VOTE } from '../../../src/engines/redis/redlock/protocol.js';
 import { redlock, type RedlockOptions } from '../../../src/engines/redis/index.js';
 import {
   AcquireTimeoutError,

@@ -1,9 +1,9 @@
 /** plain and hash on a cluster, behind Sentinel, and with other clients than ioredis. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hash } from '../../../src/engines/redis/hash.js';
+import { hash } from '../../../src/engines/redis/slots/hash.js';
 import { redis } from '../../../src/engines/redis/index.js';
-import { plain } from '../../../src/engines/redis/plain.js';
-import { freedChannel, tokenKey } from '../../../src/engines/redis/slot-keys.js';
+import { plain } from '../../../src/engines/redis/slots/plain.js';
+import { freedChannel, tokenKey } from '../../../src/engines/redis/slots/keys.js';
 import { Holdfast, LeaseLostError } from '../../../src/index.js';
 import { REDIS_CLIENTS } from '../../matrix/redis-clients.js';
 import { startRedis } from '../../servers/redis.js';

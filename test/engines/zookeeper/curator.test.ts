@@ -231,7 +231,7 @@ describe('its read/write lock and ours', () => {
 });
 
 test('numbers go round after 2^31, and the order stays', async () => {
-  const { byNumber, parseNode } = await import('../../../src/engines/zookeeper/paths.js');
+  const { byNumber, parseNode } = await import('../../../src/engines/zookeeper/keys.js');
   const numbers = ['2147483646', '2147483647', '-2147483648', '-2147483647'];
   const nodes = numbers.map((number) => parseNode(`_c_x-lock-${number}`, 'lock')!);
   expect([nodes[2]!, nodes[0]!, nodes[3]!, nodes[1]!].sort(byNumber)).toEqual(nodes);

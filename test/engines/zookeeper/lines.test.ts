@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Claim, LineKind } from '../../../src/core/engine.js';
 import { ALL } from '../../../src/core/line.js';
 import { ZooKeeperClient } from '../../../src/engines/zookeeper/client/client.js';
-import { Lines } from '../../../src/engines/zookeeper/lines.js';
+import { Lines } from '../../../src/engines/zookeeper/protocol.js';
 import { post } from '../../../src/engines/zookeeper/mailbox.js';
 import { WITHIN_MS } from '../../servers/lines.js';
 import { LOOPBACK } from '../../servers/ports.js';

@@ -8,7 +8,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'a try of a reader or a permit does not ask whether anybody has entered since it looked',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'await this.#txn([unchanged], [put(spot, value)], []);',
         replace: 'await this.#txn([], [put(spot, value)], []);',
       },
@@ -19,7 +19,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'many who try for permits at once do not see each other',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'await this.#txn([unchanged], [put(spot, value)], []);',
         replace: 'await this.#txn([isAbsent(key)], [put(spot, value)], []);',
       },
@@ -33,7 +33,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'a leave does not ask which entry it is of',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: ': { target: TARGET.create, result: IS.equal, key: name, createRevision: revision };\n    const others',
         replace: ': { target: TARGET.create, result: IS.greater, key: name, createRevision: 0n };\n    const others',
       },
@@ -44,7 +44,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'a leave that was carried out without an answer is called a loss',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: `      await this.#client.txn(request, { ...this.#calling, withinMs: withinMs - soonMs, repeatable: true });
       return true;`,
         replace: `      const calling = { ...this.#calling, withinMs: withinMs - soonMs, repeatable: true };
@@ -57,7 +57,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'who waits for one claim begins to watch one revision too late',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'obstacle: { key: kv.key, from: at + 1n, deletionsOnly }',
         replace: 'obstacle: { key: kv.key, from: at + 2n, deletionsOnly }',
       },
@@ -68,7 +68,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'who waits for a permit begins to watch one revision too late',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'return { key: from, rangeEnd: to, from: at + 1n, deletionsOnly: true };',
         replace: 'return { key: from, rangeEnd: to, from: at + 2n, deletionsOnly: true };',
       },
@@ -79,12 +79,12 @@ export const etcd: readonly TestedBug[] = [
     name: 'everybody watches the first in line',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'return isOf(prefix, before.key) ? behind(before, revision, at, true) : undefined;',
         replace: 'return undefined;',
       },
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'isExclusive(claim) ? before.at(-1) : before',
         replace: 'isExclusive(claim) ? before.at(0) : before',
       },
@@ -113,7 +113,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'nobody looks again when history was compacted',
     edits: [
       {
-        file: 'engines/etcd/waiting.ts',
+        file: 'engines/etcd/watches.ts',
         find: 'watches.watch(target, { changed, gap: changed });',
         replace: 'watches.watch(target, { changed, gap: () => {} });',
       },
@@ -129,7 +129,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'the key of another program is taken for a reader',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: 'written(value)?.weight) ?? ALL;',
         replace: 'written(value)?.weight) ?? 1;',
       },
@@ -143,7 +143,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'a semaphore is used with two capacities at once',
     edits: [
       {
-        file: 'engines/etcd/lines.ts',
+        file: 'engines/etcd/protocol.ts',
         find: '[isAbsent(key), ...sameCapacity(spot)],',
         replace: '[isAbsent(key)],',
       },
@@ -163,7 +163,7 @@ export const etcd: readonly TestedBug[] = [
       },
     ],
     foundBy: {
-      file: 'test/unit/engines/etcd/connection.test.ts',
+      file: 'test/unit/engines/etcd/client/connection.test.ts',
       test: 'is not left with what may not be repeated',
     },
     sample: true,

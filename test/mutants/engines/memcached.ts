@@ -8,7 +8,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a renewal does not ask which version it renews',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: '${claim.id.length} C${cas} T${this.#seconds} c`;',
         replace: '${claim.id.length} T${cas && this.#seconds} c`;',
       },
@@ -19,7 +19,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a release does not ask which version it deletes',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: 'connection.call(`${command} C${cas}`, { on: link }),',
         replace: 'connection.call(cas && command, { on: link }),',
       },
@@ -30,7 +30,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a lock that is there is taken for ours, whatever its value',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: 'return found.value === claim.id ? { cas: versionIn(found), link } : undefined;',
         replace: 'return { cas: versionIn(found), link };',
       },
@@ -41,7 +41,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a version that was heard on another connection is believed',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: 'return version?.link === this.#setup.connection.link ? version : undefined;',
         replace: 'return version && { ...version, link: this.#setup.connection.link };',
       },
@@ -52,7 +52,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a lock is taken whether it is free or not',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: '${claim.id.length} ME T${this.#seconds} c`',
         replace: '${claim.id.length} T${this.#seconds} c`',
       },
@@ -63,7 +63,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a token is given without a proof that the lock was ours when it was made',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: "if (proof.code === 'EN' || (proof.code === 'HD' && versionIn(proof) !== cas)) return undefined;",
         replace: "if (proof.code === 'EN') return undefined;",
       },
@@ -74,7 +74,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'what a take without an answer has taken is nobody’s until it runs out',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: '(wasUnsure ? await this.#find(claim) : undefined)',
         replace: 'undefined',
       },
@@ -85,7 +85,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a lock is kept without the second that may be nearly over',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: 'Math.ceil(setup.ttlMs / 1_000) + 1;',
         replace: 'Math.ceil(setup.ttlMs / 1_000);',
       },
@@ -96,7 +96,7 @@ export const memcached: readonly TestedBug[] = [
     name: 'a counter that was forgotten begins at one again',
     edits: [
       {
-        file: 'engines/memcached/slots.ts',
+        file: 'engines/memcached/protocol.ts',
         find: 'J${startUs} v`',
         replace: 'J${startUs && 1} v`',
       },
@@ -119,13 +119,13 @@ export const memcached: readonly TestedBug[] = [
     name: 'after an error the next answers are taken for those of the calls that follow',
     edits: [
       {
-        file: 'engines/memcached/connection.ts',
+        file: 'engines/memcached/client/connection.ts',
         find: "throw call.refused ?? new EngineError('memcached: the connection was given up after an error.');",
         replace: 'if (call.refused) throw call.refused;',
       },
     ],
     foundBy: {
-      file: 'test/unit/engines/memcached/connection.test.ts',
+      file: 'test/unit/engines/memcached/client/connection.test.ts',
       test: 'of one call leaves the others on its connection unknown',
     },
   },

@@ -1,7 +1,7 @@
 import type { TestedBug } from '../test-run.js';
 
-const space = 'engines/memory/space.ts';
-const unit = 'test/unit/engines/memory/space.test.ts';
+const space = 'engines/memory/protocol.ts';
+const unit = 'test/unit/engines/memory/protocol.test.ts';
 const suite = 'test/conformance/memory.test.ts';
 const byTheRule = { file: unit, test: 'does after every step what the rule says' };
 
@@ -135,7 +135,7 @@ export const memory: readonly TestedBug[] = [
   {
     name: 'a beat proves nothing',
     edits: [
-      { file: 'engines/memory/space.ts', find: '    session.expiresAt = time.now + session.ttlMs;\n', replace: '' },
+      { file: 'engines/memory/protocol.ts', find: '    session.expiresAt = time.now + session.ttlMs;\n', replace: '' },
     ],
     foundBy: { file: suite, test: 'a living holder keeps its lock for longer than its ttl' },
   },

@@ -10,7 +10,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a writer does not ask for readers that were writers',
     edits: [
       {
-        file: 'engines/mysql/for-update.ts',
+        file: 'engines/mysql/pinned/for-update.ts',
         find: "(!(await this.#find(pin, claim, { table: 'downgrade', mode: 'FOR UPDATE', patienceMs })))",
         replace: '((await this.prove(pin)) !== true)',
       },
@@ -21,7 +21,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a downgrade ends the writer before there is a reader',
     edits: [
       {
-        file: 'engines/mysql/pinned.ts',
+        file: 'engines/mysql/pinned/engine.ts',
         find: '    const reader = await this.#reader(claim, holding);\n',
         replace:
           '    await this.#latch.unlock(writer, name);\n    const reader = await this.#reader(claim, holding);\n',
@@ -33,7 +33,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a writer locks its row in share mode',
     edits: [
       {
-        file: 'engines/mysql/for-update.ts',
+        file: 'engines/mysql/pinned/for-update.ts',
         find: "const mode = claim.weight === ALL ? 'FOR UPDATE' : shared;",
         replace: 'const mode = shared;',
       },
@@ -44,7 +44,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a release leaves the transaction open',
     edits: [
       {
-        file: 'engines/mysql/for-update.ts',
+        file: 'engines/mysql/pinned/for-update.ts',
         find: "  async unlock(pin: Pin): Promise<void> {\n    await pin.ask('ROLLBACK', [], this.#setup.withinMs);",
         replace: "  async unlock(pin: Pin): Promise<void> {\n    await pin.ask('SELECT 1', [], this.#setup.withinMs);",
       },
@@ -55,7 +55,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'transactions lock gaps, and with them other names',
     edits: [
       {
-        file: 'engines/mysql/for-update.ts',
+        file: 'engines/mysql/pinned/for-update.ts',
         find: `"'READ-COMMITTED'"`,
         replace: `"'REPEATABLE-READ'"`,
       },
@@ -66,7 +66,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'nobody is told that the connection of a lock broke',
     edits: [
       {
-        file: 'engines/mysql/pins.ts',
+        file: 'engines/mysql/pinned/pins.ts',
         find: "    this.#setup.onBroken(code === undefined ? 'the server ended it' : `${code}`);\n",
         replace: '',
       },
@@ -77,7 +77,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'the sweeper takes the latch of a lock in use for idle',
     edits: [
       {
-        file: 'engines/mysql/sweeper.ts',
+        file: 'engines/mysql/rows/sweeper.ts',
         find: 'AND used.until >= ${NOW} - ${IDLE_US})`',
         replace: 'AND used.until < 0)`',
       },
@@ -88,7 +88,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a token is the clock’s alone, whatever the name has had',
     edits: [
       {
-        file: 'engines/mysql/pinned.ts',
+        file: 'engines/mysql/pinned/engine.ts',
         find: 'LAST_INSERT_ID(GREATEST(token + 1, ${NOW}))',
         replace: 'LAST_INSERT_ID(${NOW})',
       },

@@ -2,7 +2,7 @@ import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/mysql.test.ts';
 const PINNED = 'test/engines/mysql/pinned.test.ts';
-const FILE = 'engines/mysql/get-lock.ts';
+const FILE = 'engines/mysql/pinned/get-lock.ts';
 
 export const mysqlGetLock: readonly TestedBug[] = [
   {
@@ -48,7 +48,7 @@ export const mysqlGetLock: readonly TestedBug[] = [
     name: 'nobody is told that the connection of a lock broke',
     edits: [
       {
-        file: 'engines/mysql/pinned.ts',
+        file: 'engines/mysql/pinned/engine.ts',
         find: "if (holding.token !== undefined) this.#setup.lost(id, { reason: 'connection', detail });",
         replace: 'void detail;',
       },
@@ -59,7 +59,7 @@ export const mysqlGetLock: readonly TestedBug[] = [
     name: 'a wait that was given up goes on inside the server',
     edits: [
       {
-        file: 'engines/mysql/pinned.ts',
+        file: 'engines/mysql/pinned/engine.ts',
         find: '      await holding.taking?.catch(() => {});\n',
         replace: '',
       },

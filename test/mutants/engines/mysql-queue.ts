@@ -2,8 +2,8 @@ import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/mysql.test.ts';
 const PROTOCOL = 'test/engines/mysql/protocol.test.ts';
-const PROCEDURES = 'engines/mysql/queue-sql.ts';
-const STATEMENTS = 'engines/mysql/queue-statements.ts';
+const PROCEDURES = 'engines/mysql/queue/protocol.ts';
+const STATEMENTS = 'engines/mysql/queue/statements.ts';
 
 export const mysqlQueue: readonly TestedBug[] = [
   {

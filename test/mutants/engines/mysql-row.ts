@@ -2,14 +2,14 @@ import type { TestedBug } from '../test-run.js';
 
 const ROWS = 'test/engines/mysql/rows.test.ts';
 const SWEEPER = 'test/engines/mysql/sweeper.test.ts';
-const FILE = 'engines/mysql/rows.ts';
+const FILE = 'engines/mysql/rows/protocol.ts';
 
 export const mysqlRow: readonly TestedBug[] = [
   {
     name: 'the sweeper deletes rows that are held',
     edits: [
       {
-        file: 'engines/mysql/sweeper.ts',
+        file: 'engines/mysql/rows/sweeper.ts',
         find: 'const isIdle = `until < ${NOW} - ${IDLE_US} AND token <= ?`;',
         replace: 'const isIdle = `token <= ?`;',
       },
@@ -20,7 +20,7 @@ export const mysqlRow: readonly TestedBug[] = [
     name: 'the sweeper does not remember the tokens that it deletes',
     edits: [
       {
-        file: 'engines/mysql/sweeper.ts',
+        file: 'engines/mysql/rows/sweeper.ts',
         find: 'ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)`,\n          [namespace, highest, highest],',
         replace: 'ON DUPLICATE KEY UPDATE token = token`,\n          [namespace, 0n],',
       },
@@ -71,7 +71,9 @@ export const mysqlRow: readonly TestedBug[] = [
   },
   {
     name: 'the sweeper leaves registers whose time is over',
-    edits: [{ file: 'engines/mysql/sweeper.ts', find: '      await this.#setup.registers.forget();\n', replace: '' }],
+    edits: [
+      { file: 'engines/mysql/rows/sweeper.ts', find: '      await this.#setup.registers.forget();\n', replace: '' },
+    ],
     foundBy: { file: SWEEPER, test: 'row: when rows are swept away' },
   },
 ];

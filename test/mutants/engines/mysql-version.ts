@@ -2,7 +2,7 @@ import type { TestedBug } from '../test-run.js';
 
 const ROWS = 'test/engines/mysql/rows.test.ts';
 const SWEEPER = 'test/engines/mysql/sweeper.test.ts';
-const FILE = 'engines/mysql/rows.ts';
+const FILE = 'engines/mysql/rows/protocol.ts';
 
 export const mysqlVersion: readonly TestedBug[] = [
   {
@@ -47,7 +47,7 @@ export const mysqlVersion: readonly TestedBug[] = [
     name: 'the sweeper deletes rows that are held',
     edits: [
       {
-        file: 'engines/mysql/sweeper.ts',
+        file: 'engines/mysql/rows/sweeper.ts',
         find: 'const isIdle = `until < ${NOW} - ${IDLE_US} AND token <= ?`;',
         replace: 'const isIdle = `token <= ?`;',
       },

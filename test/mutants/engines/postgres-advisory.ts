@@ -2,14 +2,14 @@ import type { TestedBug } from '../test-run.js';
 
 const CONFORMANCE = 'test/conformance/postgres.test.ts';
 const ADVISORY = 'test/engines/postgres/advisory.test.ts';
-const ROUTINES = 'engines/postgres/advisory-routines.ts';
+const ROUTINES = 'engines/postgres/advisory/protocol.ts';
 
 export const postgresAdvisory: readonly TestedBug[] = [
   {
     name: 'a lock whose token could not be minted stays on its connection',
     edits: [
       {
-        file: 'engines/postgres/advisory.ts',
+        file: 'engines/postgres/advisory/engine.ts',
         find: "        await link.query(`SELECT pg_advisory_unlock${shared ? '_shared' : ''}($1)`, [key]).catch(() => {});",
         replace: '        await link.query(`SELECT 1`).catch(() => {});',
       },
@@ -32,7 +32,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     name: 'the end of a connection is not told to those whose locks were on it',
     edits: [
       {
-        file: 'engines/postgres/advisory.ts',
+        file: 'engines/postgres/advisory/engine.ts',
         find: "    for (const id of lost) this.#setup.lost(id, { reason: 'connection', detail });\n",
         replace: '',
       },
@@ -46,7 +46,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     name: 'every lock is shared',
     edits: [
       {
-        file: 'engines/postgres/advisory.ts',
+        file: 'engines/postgres/advisory/engine.ts',
         find: 'const shared = weight < ALL;',
         replace: 'const shared = weight <= ALL;',
       },
@@ -85,7 +85,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     name: 'a pooler between us and the server is not noticed',
     edits: [
       {
-        file: 'engines/postgres/link.ts',
+        file: 'engines/postgres/client/link.ts',
         find: 'if (Number(row![0]) !== this.#client.processID) {',
         replace: 'if (row === undefined) {',
       },

@@ -3,7 +3,7 @@ import type { TestedBug } from '../test-run.js';
 const CONFORMANCE = 'test/conformance/postgres.test.ts';
 const PROTOCOL = 'test/engines/postgres/protocol.test.ts';
 const CLEANING = 'test/engines/postgres/cleaning.test.ts';
-const ROUTINES = 'engines/postgres/routines.ts';
+const ROUTINES = 'engines/postgres/protocol.ts';
 
 export const postgresQueue: readonly TestedBug[] = [
   {

@@ -1,6 +1,6 @@
 import type { TestedBug } from '../test-run.js';
 
-const SCRIPTS = 'engines/redis/hash.ts';
+const SCRIPTS = 'engines/redis/slots/hash.ts';
 const HASH = 'test/engines/redis/hash.test.ts';
 const OWNERS = 'test/engines/redis/slot-owners.test.ts';
 

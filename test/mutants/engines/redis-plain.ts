@@ -1,6 +1,6 @@
 import type { TestedBug } from '../test-run.js';
 
-const SCRIPTS = 'engines/redis/plain.ts';
+const SCRIPTS = 'engines/redis/slots/plain.ts';
 const PLAIN = 'test/engines/redis/plain.test.ts';
 const OWNERS = 'test/engines/redis/slot-owners.test.ts';
 
@@ -62,7 +62,7 @@ export const redisPlain: readonly TestedBug[] = [
     name: 'answers about many locks are counted anew with every call',
     edits: [
       {
-        file: 'engines/redis/slot-store.ts',
+        file: 'engines/redis/slots/store.ts',
         find: 'Number(kept[at]) !== 1',
         replace: 'Number(kept[at % KEYS_PER_CALL]) !== 1',
       },

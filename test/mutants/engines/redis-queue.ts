@@ -1,6 +1,6 @@
 import type { TestedBug } from '../test-run.js';
 
-const SCRIPT = 'engines/redis/steps.ts';
+const SCRIPT = 'engines/redis/queue/protocol.ts';
 const STEPS = 'test/engines/redis/steps.test.ts';
 const EPOCHS = 'test/engines/redis/epochs.test.ts';
 
@@ -51,7 +51,7 @@ export const redisQueue: readonly TestedBug[] = [
     name: 'a session that closes asks once, however much there is to bury',
     edits: [
       {
-        file: 'engines/redis/session.ts',
+        file: 'engines/redis/queue/session.ts',
         find: "while (Number(await this.#step('reap', this.#id, 1)) === 1);",
         replace: "await this.#step('reap', this.#id, 1);",
       },
@@ -108,7 +108,7 @@ export const redisQueue: readonly TestedBug[] = [
   },
   {
     name: 'a grant is believed whatever its token looks like',
-    edits: [{ file: 'engines/redis/session.ts', find: ' && TOKEN.test(rest!)', replace: '' }],
+    edits: [{ file: 'engines/redis/queue/session.ts', find: ' && TOKEN.test(rest!)', replace: '' }],
     foundBy: { file: 'test/engines/redis/garbage.test.ts', test: 'messages that make no sense are passed over' },
   },
   {

@@ -1,7 +1,7 @@
 import type { TestedBug } from '../test-run.js';
 
-const NODE = 'engines/redis/ballot.ts';
-const ENGINE = 'engines/redis/redlock.ts';
+const NODE = 'engines/redis/redlock/protocol.ts';
+const ENGINE = 'engines/redis/redlock/index.ts';
 const BALLOT = 'test/engines/redis/ballot.test.ts';
 const REDLOCK = 'test/engines/redis/redlock.test.ts';
 
@@ -10,7 +10,7 @@ export const redlock: readonly TestedBug[] = [
     name: 'half of an even number of nodes is a majority',
     edits: [
       {
-        file: 'engines/redis/quorum.ts',
+        file: 'engines/redis/redlock/quorum.ts',
         find: 'Math.floor(nodes.length / 2) + 1',
         replace: 'Math.ceil(nodes.length / 2)',
       },

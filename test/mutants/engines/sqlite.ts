@@ -8,7 +8,7 @@ export const sqlite: readonly TestedBug[] = [
     name: 'sessions of another boot are judged by our monotonic clock',
     edits: [
       {
-        file: 'engines/sqlite/ledger.ts',
+        file: 'engines/sqlite/protocol.ts',
         find: '    if (bootId !== host.bootId) return this.#hasFallenSilent(session);\n',
         replace: '',
       },
@@ -18,7 +18,9 @@ export const sqlite: readonly TestedBug[] = [
   },
   {
     name: 'a session of another boot is watched from the first look on, though it beats',
-    edits: [{ file: 'engines/sqlite/ledger.ts', find: 'if (watched?.beats !== beats) {', replace: 'if (!watched) {' }],
+    edits: [
+      { file: 'engines/sqlite/protocol.ts', find: 'if (watched?.beats !== beats) {', replace: 'if (!watched) {' },
+    ],
     foundBy: { file: SESSIONS, test: 'lives for as long as its counter moves, whatever our clock says of its time' },
   },
   {
@@ -47,7 +49,7 @@ export const sqlite: readonly TestedBug[] = [
     name: 'a beat revives a session that is over and not yet reaped',
     edits: [
       {
-        file: 'engines/sqlite/ledger.ts',
+        file: 'engines/sqlite/protocol.ts',
         find: 'WHERE id = ? AND boot_id = ? AND expires_ms > ?`',
         replace: 'WHERE id = ? AND boot_id = ? AND ? > 0`',
       },
@@ -58,7 +60,7 @@ export const sqlite: readonly TestedBug[] = [
     name: 'a session that is over and not yet reaped may enter',
     edits: [
       {
-        file: 'engines/sqlite/ledger.ts',
+        file: 'engines/sqlite/protocol.ts',
         find: 'WHERE id = ? AND expires_ms > ?`',
         replace: 'WHERE id = ? AND ? > 0`',
       },
@@ -80,7 +82,7 @@ export const sqlite: readonly TestedBug[] = [
     name: 'a waiter that leaves takes its weight from what is held',
     edits: [
       {
-        file: 'engines/sqlite/ledger.ts',
+        file: 'engines/sqlite/protocol.ts',
         find: 'this.#changeLine(claim, claim.held ? -claim.weight : 0, claim.held ? 0 : -1)',
         replace: 'this.#changeLine(claim, -claim.weight, claim.held ? 0 : -1)',
       },
@@ -91,7 +93,7 @@ export const sqlite: readonly TestedBug[] = [
     name: 'a token is the clock’s alone, and repeats within a millisecond',
     edits: [
       {
-        file: 'engines/sqlite/ledger.ts',
+        file: 'engines/sqlite/protocol.ts',
         find: 'SET last_token = max(last_token + 1, ?)',
         replace: 'SET last_token = ?',
       },

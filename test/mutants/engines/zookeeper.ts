@@ -8,7 +8,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'after a lost answer the line is not looked through, and a second node is made',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: 'const made = doubtful ? await this.find(spot) : undefined;',
         replace: 'const made = undefined as Made | undefined;',
       },
@@ -19,7 +19,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'whose node it is is not asked before it is granted',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: "    if (stat?.ephemeralOwner !== this.#client.sessionId) return { state: 'absent' };\n",
         replace: '',
       },
@@ -30,7 +30,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'everybody watches the first in line',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: 'if (!nearest || byNumber(other, nearest) > 0) nearest = other;',
         replace: 'if (!nearest || byNumber(other, nearest) < 0) nearest = other;',
       },
@@ -41,7 +41,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'a try that was overtaken holds all the same',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: "      return { state: 'refused' };\n    }\n    // It was there",
         replace: "      return { state: 'held', standing };\n    }\n    // It was there",
       },
@@ -52,7 +52,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'a try that was overtaken leaves its node in the line',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: `      await this.#client.delete(standing.path).catch(unlessGone);
       return { state: 'refused' };`,
         replace: "      return { state: 'refused' };",
@@ -64,7 +64,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'a writer does not wait for readers',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: '(reads && other.weight < other.capacity)',
         replace: 'other.weight < other.capacity',
       },
@@ -75,7 +75,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'a token is the number of its node, which begins anew',
     edits: [
       {
-        file: 'engines/zookeeper/lines.ts',
+        file: 'engines/zookeeper/protocol.ts',
         find: 'return { path, token: czxid, since: Number(ctime) };',
         replace: 'return { path, token: czxid && BigInt(path.slice(-10)), since: Number(ctime) };',
       },
@@ -84,7 +84,7 @@ export const zookeeper: readonly TestedBug[] = [
   },
   {
     name: 'a leave that was carried out without an answer is called a loss',
-    edits: [{ file: 'engines/zookeeper/lines.ts', find: 'return attempt > 0;', replace: 'return attempt < 0;' }],
+    edits: [{ file: 'engines/zookeeper/protocol.ts', find: 'return attempt > 0;', replace: 'return attempt < 0;' }],
     foundBy: { file: FAULTS, test: 'to a leave is no loss' },
   },
   {
@@ -162,7 +162,7 @@ export const zookeeper: readonly TestedBug[] = [
       },
     ],
     foundBy: {
-      file: 'test/unit/engines/zookeeper/connection.test.ts',
+      file: 'test/unit/engines/zookeeper/client/connection.test.ts',
       test: 'a session that the servers do not know is expired',
     },
   },

@@ -1,7 +1,7 @@
 /** When the next to enter a line need not look who else is there. */
 import { expect, test } from 'vitest';
 import { EmptyLines } from '../../../../src/engines/zookeeper/empty-lines.js';
-import type { Standing } from '../../../../src/engines/zookeeper/lines.js';
+import type { Standing } from '../../../../src/engines/zookeeper/protocol.js';
 
 const ALL = 2 ** 31 - 1;
 

@@ -1,0 +1,59 @@
+/**
+ * The strategy `get-lock`: GET_LOCK(name), on a connection of its own (engine.ts). The token is minted on the same
+ * connection: that it answers proves the lock.
+ */
+import { createHash } from 'node:crypto';
+import type { Claim } from '../../../core/engine.js';
+import { EngineError } from '../../../core/errors.js';
+import type { SlotStore } from '../../../kit/slot-session.js';
+import { bytes } from '../client/database.js';
+import { type Latch, mintSql, mintValues, type PinnedSetup, PinnedStore } from './engine.js';
+import type { Pin, PinSettings } from './pins.js';
+import type { StoreSetup } from '../rows/engine.js';
+
+export function getLockStore(setup: PinnedSetup): SlotStore {
+  return new PinnedStore(setup, new GetLock(setup));
+}
+
+class GetLock implements Latch {
+  readonly settings: PinSettings = { autocommit: 1 };
+  readonly #setup: StoreSetup;
+
+  constructor(setup: StoreSetup) {
+    this.#setup = setup;
+  }
+
+  async lock(pin: Pin, { line }: Claim, patienceMs: number): Promise<boolean> {
+    const seconds = Math.ceil(patienceMs / 1_000);
+    const [row] = await pin.ask(
+      'SELECT GET_LOCK(?, ?)',
+      [this.#lockName(line.name), seconds],
+      patienceMs + this.#setup.withinMs,
+    );
+    // NULL is neither: the wait was ended by somebody.
+    return Number(row?.[0]) === 1;
+  }
+
+  async mint(pin: Pin, { line }: Claim): Promise<bigint> {
+    await pin.ask(mintSql(this.#setup.prefix), mintValues(this.#setup, line.name), this.#setup.withinMs);
+    const sql = `SELECT CAST(LAST_INSERT_ID() AS CHAR), IS_USED_LOCK(?) = CONNECTION_ID()`;
+    const [row] = await pin.ask(sql, [this.#lockName(line.name)], this.#setup.withinMs);
+    if (Number(row?.[1]) !== 1) throw new EngineError('The lock was lost before it was granted.');
+    return BigInt(String(row![0]));
+  }
+
+  prove(pin: Pin, name: string): Promise<boolean | undefined> {
+    return pin.proves('SELECT IS_USED_LOCK(?) = CONNECTION_ID()', [this.#lockName(name)], this.#setup.withinMs);
+  }
+
+  async unlock(pin: Pin, name: string): Promise<void> {
+    await pin.ask('DO RELEASE_LOCK(?)', [this.#lockName(name)], this.#setup.withinMs);
+  }
+
+  /** At most 64 characters, the same in upper and lower case, and the server has one space of names for all databases. */
+  #lockName(name: string): Buffer {
+    const { namespace } = this.#setup;
+    const hash = createHash('sha256').update(`${namespace.length}:`).update(namespace).update(name).digest('hex');
+    return bytes(`hf_${hash.slice(0, 60)}`);
+  }
+}

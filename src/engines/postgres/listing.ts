@@ -1,0 +1,47 @@
+/** A line as the tables name it: its kind in front of its name, and all lines that have claims. */
+import type { EngineLine, LineQuery, LineRef } from '../../core/engine.js';
+import type { Database } from './client/database.js';
+import type { Names } from '../../sql/postgres-names.js';
+
+export function lineId({ kind, name }: LineRef): string {
+  return (kind === 'lock' ? 'l' : 's') + name;
+}
+
+export function lineRef(id: string): LineRef {
+  return { kind: id.startsWith('l') ? 'lock' : 'semaphore', name: id.slice(1) };
+}
+
+const LINES_AT_ONCE = 200;
+
+type ListedClaim = [id: string, held: boolean, weight: number, token: string, since: number, note: string];
+
+export async function* listLines(
+  database: Database,
+  names: Names,
+  namespace: string,
+  { name, prefix }: LineQuery,
+): AsyncIterable<EngineLine> {
+  const wanted = name === undefined ? null : [`l${name}`, `s${name}`];
+  const text = `SELECT l.line, l.capacity, json_agg(json_build_array(c.id, c.held, c.weight, c.token::text,
+        floor(extract(epoch FROM c.since) * 1000), c.note) ORDER BY c.token)
+      FROM ${names.of('line')} l JOIN ${names.of('claim')} c USING (namespace, line)
+      WHERE namespace = $1 AND line > $2 AND ($3::text[] IS NULL OR line = ANY ($3))
+        AND starts_with(substr(line, 2), $4)
+      GROUP BY l.namespace, l.line ORDER BY l.line LIMIT ${LINES_AT_ONCE}`;
+  for (let after = ''; ;) {
+    const rows = await database.query(text, [namespace, after, wanted, prefix ?? '']);
+    for (const [line, capacity, claims] of rows) {
+      after = line!;
+      yield {
+        ...lineRef(after),
+        capacity: Number(capacity),
+        claims: (JSON.parse(claims!) as ListedClaim[]).map(listed),
+      };
+    }
+    if (rows.length < LINES_AT_ONCE) return;
+  }
+}
+
+function listed([id, held, weight, token, since, note]: ListedClaim): EngineLine['claims'][number] {
+  return { id, state: held ? 'held' : 'waiting', weight, token: BigInt(token), since, note };
+}

@@ -1,0 +1,164 @@
+/** A session in one shard: each call is one step of the script. */
+import type {
+  Claim,
+  ClaimRef,
+  IndexedClaim,
+  LineKind,
+  LineRef,
+  OpenOptions,
+  Place,
+  Pulse,
+  Roster,
+  Session,
+  SessionListener,
+} from '../../../core/engine.js';
+import type { ChannelListener, Subscription } from '../client/port.js';
+import type { Shard } from './batch.js';
+
+/** The answer to a try that was refused before all of the dead were out of the way. */
+const AGAIN = 'a';
+
+/** As the script writes it. */
+const TOKEN = /^\d{16}$/;
+
+const KIND_OF: Readonly<Record<string, LineKind>> = { l: 'lock', s: 'semaphore' };
+
+export function lineId({ kind, name }: LineRef): string {
+  return (kind === 'lock' ? 'l' : 's') + name;
+}
+
+export function lineRef(id: string): LineRef {
+  return { kind: KIND_OF[id[0]!]!, name: id.slice(1) };
+}
+
+export interface RedisSessionOptions {
+  readonly shard: Shard;
+  readonly options: OpenOptions;
+  readonly listener: SessionListener;
+  /** The subscriber is to prove that it lives. */
+  checkSubscriber(): void;
+  forget(): void;
+}
+
+export class RedisSession implements Session, ChannelListener {
+  readonly ttlMs: number;
+  readonly #id: string;
+  readonly #setup: RedisSessionOptions;
+  /** Not granted yet, as far as we know; also those whose enter is still under way, because a message may overtake its answer. */
+  readonly #waiting = new Set<string>();
+  #subscription: Subscription | undefined;
+
+  constructor(setup: RedisSessionOptions) {
+    this.#setup = setup;
+    this.#id = setup.options.id;
+    this.ttlMs = setup.options.ttlMs;
+  }
+
+  get waits(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  /** @returns whether the server lets us see its epoch. */
+  async open(inbox: string, subscription: Subscription): Promise<boolean> {
+    this.#subscription = subscription;
+    return Number(await this.#step('open', this.#id, inbox, subscription.kind, this.ttlMs)) === 1;
+  }
+
+  async enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
+    this.#waiting.add(id);
+    const words = [id, this.#id, lineId(line), serial, weight, capacity, wait ? 1 : 0, note] as const;
+    let answer = AGAIN;
+    while (answer === AGAIN) answer = String(await this.#step('enter', ...words));
+    const place = placeOf(answer);
+    if (place.state !== 'waiting') this.#waiting.delete(id);
+    return place;
+  }
+
+  async leave({ id, line }: ClaimRef): Promise<boolean> {
+    this.#waiting.delete(id);
+    return Number(await this.#step('leave', id, this.#id, lineId(line))) === 1;
+  }
+
+  async reweigh({ id, weight }: Claim): Promise<void> {
+    await this.#step('reweigh', id, this.#id, weight);
+  }
+
+  async beat({ count, held, checksum, unsettled }: Roster): Promise<Pulse> {
+    this.#setup.checkSubscriber();
+    const answer = await this.#step('beat', this.#id, count, held, checksum, unsettled.join(' '));
+    if (!Array.isArray(answer)) return { alive: false };
+    const words = answer.map(String);
+    const end = words.indexOf('');
+    for (const [id, reason] of chunks(end === -1 ? words : words.slice(0, end), 2)) this.#evicted(id!, reason!);
+    if (end === -1) return { alive: true };
+    return { alive: true, index: chunks(words.slice(end + 1), 3).map(indexed) };
+  }
+
+  async close(): Promise<void> {
+    this.#waiting.clear();
+    this.#setup.forget();
+    try {
+      // Many claims are buried in several steps.
+      while (Number(await this.#step('reap', this.#id, 1)) === 1);
+    } finally {
+      await this.#subscription?.close();
+    }
+  }
+
+  // --- what the server tells us ---------------------------------------------------------------------------------
+
+  /** Whoever may publish on the server can write here: what is not as the script writes it is passed over. */
+  message(text: string): void {
+    const [, what, id, rest] = /^(\S+) (\S+) (.*)$/s.exec(text) ?? [];
+    if (what === 'granted' && TOKEN.test(rest!)) this.#granted(id!, BigInt(rest!));
+    else if (what === 'evicted') this.#evicted(id!, rest!);
+  }
+
+  resumed(): void {
+    for (const id of this.#waiting) {
+      this.#step('look', id, this.#id).then(
+        (answer) => {
+          const place = placeOf(String(answer));
+          if (place.state === 'held') this.#granted(id, place.token);
+        },
+        () => {
+          // The next beat finds out.
+        },
+      );
+    }
+  }
+
+  #granted(id: string, token: bigint): void {
+    this.#waiting.delete(id);
+    this.#setup.listener.granted(id, token);
+  }
+
+  #evicted(id: string, reason: string): void {
+    this.#waiting.delete(id);
+    this.#setup.listener.lost(id, { reason: 'evicted', detail: reason });
+  }
+
+  #step(...words: readonly (string | number)[]): Promise<unknown> {
+    return this.#setup.shard.step(words.map(String));
+  }
+}
+
+function placeOf(answer: string): Place {
+  const rest = answer.slice(1);
+  if (answer.startsWith('h')) return { state: 'held', token: BigInt(rest) };
+  if (answer === 'w') return { state: 'waiting' };
+  if (answer === 'r') return { state: 'refused' };
+  if (answer.startsWith('m')) return { state: 'mismatch', capacity: Number(rest) };
+  return { state: 'gone' };
+}
+
+function indexed([id, line, place]: readonly string[]): IndexedClaim {
+  const at = placeOf(place!);
+  return at.state === 'held'
+    ? { id: id!, line: lineRef(line!), state: 'held', token: at.token }
+    : { id: id!, line: lineRef(line!), state: 'waiting', token: undefined };
+}
+
+export function chunks(words: readonly string[], size: number): string[][] {
+  return Array.from({ length: words.length / size }, (_, at) => words.slice(at * size, (at + 1) * size));
+}

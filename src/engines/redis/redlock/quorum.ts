@@ -1,0 +1,66 @@
+/** Several independent servers that are asked together. What more than half of them say is decided. */
+import type { Clock } from '../../../core/clock.js';
+import { Deadlines } from '../../../core/deadlines.js';
+import { EngineError } from '../../../core/errors.js';
+import type { RedisPort } from '../client/port.js';
+
+/** What the nodes have answered so far. */
+export interface Poll<T> {
+  readonly answers: T[];
+  /** Could not be asked, or not in time. */
+  silent: number;
+  /** Have not answered yet. */
+  open: number;
+  lastError: unknown;
+}
+
+export class Quorum {
+  readonly nodes: readonly RedisPort[];
+  /** More than half. */
+  readonly size: number;
+  readonly #deadlines: Deadlines;
+
+  /** @param patienceMs how long one node may take before it counts as silent. */
+  constructor(nodes: readonly RedisPort[], clock: Clock, patienceMs: number) {
+    this.nodes = nodes;
+    this.size = Math.floor(nodes.length / 2) + 1;
+    this.#deadlines = new Deadlines(clock, patienceMs);
+  }
+
+  /**
+   * Asks all nodes at once, and is done as soon as `decided` says so: nobody waits for a node that hangs if the others
+   * suffice. Never rejects; what a node answers later is dropped.
+   */
+  ask<T>(question: (node: RedisPort) => Promise<T>, decided: (poll: Poll<T>) => boolean): Promise<Poll<T>> {
+    const poll: Poll<T> = { answers: [], silent: 0, open: this.nodes.length, lastError: undefined };
+    return new Promise((resolve) => {
+      const heard = (): void => {
+        poll.open -= 1;
+        // A poll that is decided is the caller's: late answers must not change it.
+        if (poll.open === 0 || decided(poll)) resolve({ ...poll, answers: [...poll.answers] });
+      };
+      for (const node of this.nodes) {
+        this.#deadlines
+          .race(question(node), () => new EngineError('A node did not answer in time.'))
+          .then(
+            (answer) => {
+              poll.answers.push(answer);
+              heard();
+            },
+            (error: unknown) => {
+              poll.silent += 1;
+              poll.lastError = error;
+              heard();
+            },
+          );
+      }
+    });
+  }
+
+  /** So many nodes are silent that nothing can be decided. */
+  unreachable(silent: number, lastError: unknown): EngineError {
+    const reason = lastError instanceof Error ? ` Last: ${lastError.message}` : '';
+    const missing = `${silent} of ${this.nodes.length} nodes did not answer, and ${this.size} are needed.`;
+    return new EngineError(missing + reason, { cause: lastError });
+  }
+}

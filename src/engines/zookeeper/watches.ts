@@ -1,0 +1,103 @@
+/** What those that wait watch in ZooKeeper; the waiting itself is kit/waiting-room.ts. */
+import { backoff } from '../../core/backoff.js';
+import type { Clock } from '../../core/clock.js';
+import { type Crowd, type Verdict, type Waiter, WaitingRoom, type Watch } from '../../kit/waiting-room.js';
+import type { ZooKeeperClient } from './client/client.js';
+import { CODE, isStatus } from './client/status.js';
+import { heldCount, type Lines, type Obstacle, type Spot, type Standing } from './protocol.js';
+import type { ClaimName } from './keys.js';
+
+export interface ZooKeeperWaiter extends Waiter {
+  readonly spot: Spot;
+  readonly standing: Standing;
+}
+
+interface Setup {
+  readonly lines: Lines;
+  readonly client: ZooKeeperClient;
+  readonly clock: Clock;
+}
+
+/** After a watch that could not be made. */
+const PAUSE_MS = 20;
+
+export function waitingRoom(setup: Setup): WaitingRoom<ZooKeeperWaiter, Obstacle> {
+  const { lines, clock } = setup;
+  return new WaitingRoom(clock, {
+    look: ({ spot, standing }) => lines.look(spot, standing),
+    watch: (obstacle, changed) => watchNode(setup, obstacle, changed),
+    crowd: ({ spot }, changed) => new Permits(setup, spot, changed),
+  });
+}
+
+/** Tells once. What is gone before it can be watched has just made room. */
+function watchNode({ client, clock }: Setup, { path }: Obstacle, changed: () => void): Watch<Obstacle> {
+  let open = true;
+  const tell = (): void => {
+    if (!open) return;
+    open = false;
+    changed();
+  };
+  client.getData(path, tell).catch((error: unknown) => {
+    if (isStatus(error, CODE.noNode)) tell();
+    else clock.timer(backoff(clock, 0, PAUSE_MS, PAUSE_MS), tell).unref();
+  });
+  return {
+    covers: (obstacle) => open && obstacle.path === path,
+    close: () => {
+      if (open) client.unwatch('data', path, tell);
+      open = false;
+    },
+  };
+}
+
+/** One watch of the whole line at a time, made with each look that finds none. */
+class Permits implements Crowd<ZooKeeperWaiter, Obstacle> {
+  readonly #setup: Setup;
+  readonly #spot: Spot;
+  readonly #changed: () => void;
+  #watching = false;
+
+  constructor(setup: Setup, spot: Spot, changed: () => void) {
+    this.#setup = setup;
+    this.#spot = spot;
+    this.#changed = () => {
+      this.#watching = false;
+      changed();
+    };
+  }
+
+  joined(): boolean {
+    return true;
+  }
+
+  async look(waiters: ReadonlyMap<string, ZooKeeperWaiter>): Promise<Verdict<ZooKeeperWaiter>> {
+    const { client } = this.#setup;
+    // Who joins while we look may stand in line since a moment after that.
+    const joined = [...waiters.values()];
+    const claims = await this.#claims();
+    const holding = new Set(claims.slice(0, heldCount(claims, this.#spot.claim.capacity)).map(({ node }) => node));
+    const there = new Set(claims.map(({ node }) => node));
+    const concerned = joined.filter(({ key }) => holding.has(key) || !there.has(key));
+    const stats = await Promise.all(concerned.map(({ standing }) => client.exists(standing.path)));
+    const isOurs = (_: unknown, at: number): boolean => stats[at]?.ephemeralOwner === client.sessionId;
+    return { held: concerned.filter(isOurs), absent: concerned.filter((_, at) => !isOurs(_, at)) };
+  }
+
+  close(): void {
+    if (this.#watching) this.#setup.client.unwatch('children', this.#spot.line, this.#changed);
+    this.#watching = false;
+  }
+
+  async #claims(): Promise<readonly ClaimName[]> {
+    const watcher = this.#watching ? undefined : this.#changed;
+    this.#watching = true;
+    try {
+      return await this.#setup.lines.permits(this.#spot.line, watcher);
+    } catch (error) {
+      if (watcher) this.#watching = false;
+      if (isStatus(error, CODE.noNode)) return [];
+      throw error;
+    }
+  }
+}

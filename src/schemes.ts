@@ -1,170 +1,28 @@
-/**
- * URL scheme and strategy → traits and a lazy import. The only file that names engines: adding one means adding a row.
- * Traits are data, known before any client library is loaded, so what an engine can't do is refused when a lock is made.
- */
+/** URL → engine. The only file that names engines: adding one means adding a row. */
 import { show } from './core/duration.js';
-import type { EngineSource, Traits } from './core/engine.js';
+import type { EngineSource } from './core/engine.js';
 import { ConfigError } from './core/errors.js';
+import { schemes as etcd } from './engines/etcd/scheme.js';
+import { schemes as memcached } from './engines/memcached/scheme.js';
+import { schemes as memory } from './engines/memory/scheme.js';
+import { schemes as mysql } from './engines/mysql/scheme.js';
+import { schemes as postgres } from './engines/postgres/scheme.js';
+import { schemes as redis } from './engines/redis/scheme.js';
+import { schemes as sqlite } from './engines/sqlite/scheme.js';
+import { schemes as zookeeper } from './engines/zookeeper/scheme.js';
 import type { Schema } from './kit/schema.js';
+import type { Scheme, Schemes, Strategy } from './kit/scheme.js';
 import { type EngineUrl, parseEngineUrl, placeOf } from './kit/url.js';
-import { realmsOf } from './engines/memcached/keys.js';
-import { traits as memcachedTraits } from './engines/memcached/traits.js';
-import { memcachedUrl } from './engines/memcached/url.js';
-import { traits as etcdTraits } from './engines/etcd/traits.js';
-import { etcdUrl, FILE_PARAMS as ETCD_FILES } from './engines/etcd/url.js';
-import { traits as memoryTraits } from './engines/memory/traits.js';
-import {
-  advisoryTraits as postgresAdvisoryTraits,
-  queueTraits as postgresQueueTraits,
-} from './engines/postgres/traits.js';
-import { PARAMS as POSTGRES_PARAMS, postgresUrl } from './engines/postgres/url.js';
-import { STRATEGIES as mysqlStrategies } from './engines/mysql/traits.js';
-import { URL_PARAMS as mysqlParams, mysqlUrl } from './engines/mysql/url.js';
-import { clusterRealm } from './engines/redis/queue/keys.js';
-import { hashTraits, plainTraits, redlockTraits, traits as redisTraits } from './engines/redis/traits.js';
-import { redisUrl } from './engines/redis/url.js';
-import { traits as sqliteTraits } from './engines/sqlite/traits.js';
-import { traits as zookeeperTraits } from './engines/zookeeper/traits.js';
-import { FILE_PARAMS as ZOOKEEPER_FILES, zookeeperUrl } from './engines/zookeeper/url.js';
 
-interface Strategy {
-  readonly traits: Traits;
-  load(url: EngineUrl): Promise<EngineSource>;
-  readonly realm?: (url: EngineUrl) => (name: string) => string;
-  /** Throws if something is wrong with the URL, so that it is told when the Holdfast is made. */
-  check?(url: EngineUrl): unknown;
-  /** Absent where there is nothing to set up. */
-  readonly schema?: (url: EngineUrl) => Promise<Schema>;
-}
-
-interface Scheme {
-  /** Whether its URLs name servers: `scheme://host`. Default: no. */
-  readonly hosts?: boolean;
-  /** By name, the default first. */
-  readonly strategies: Readonly<Record<string, Strategy>>;
-  /** Parameters that the URL may carry beside `strategy`. */
-  readonly params: readonly string[];
-}
-
-const redisQueue: Strategy = {
-  traits: redisTraits,
-  check: redisUrl,
-  load: async (url) => (await import('./engines/redis/index.js')).redisFromUrl(redisUrl(url)),
-};
-const redisPlain: Strategy = { ...redisQueue, traits: plainTraits };
-const redisHash: Strategy = { ...redisQueue, traits: hashTraits };
-const REDIS: Scheme = {
-  hosts: true,
-  params: ['epochGuard'],
-  strategies: { queue: redisQueue, plain: redisPlain, hash: redisHash },
-};
-const REDIS_SENTINEL: Scheme = { ...REDIS, params: [...REDIS.params, 'sentinelPassword'] };
-const REDIS_CLUSTER: Scheme = {
-  ...REDIS,
-  strategies: { ...REDIS.strategies, queue: { ...redisQueue, realm: () => clusterRealm } },
-};
-const REDLOCK: Scheme = { ...REDIS, strategies: { ballot: { ...redisQueue, traits: redlockTraits } } };
-
-function postgres(name: string, traits: Traits): Strategy {
-  return {
-    traits,
-    check: postgresUrl,
-    load: async (url) => (await import('./engines/postgres/index.js')).postgresFromUrl(postgresUrl(url), name),
-    schema: async (url) => (await import('./engines/postgres/index.js')).postgresSchema(postgresUrl(url)),
-  };
-}
-const POSTGRES: Scheme = {
-  hosts: true,
-  params: POSTGRES_PARAMS,
-  strategies: {
-    queue: postgres('queue', postgresQueueTraits),
-    advisory: postgres('advisory', postgresAdvisoryTraits),
-  },
-};
-const MYSQL: Scheme = {
-  hosts: true,
-  params: mysqlParams,
-  strategies: Object.fromEntries(
-    Object.entries(mysqlStrategies).map(([name, traits]): [string, Strategy] => [
-      name,
-      {
-        traits,
-        check: mysqlUrl,
-        load: async (url) => (await import('./engines/mysql/index.js')).mysqlFromUrl(mysqlUrl(url)),
-        schema: async (url) => (await import('./engines/mysql/index.js')).mysqlSchema(mysqlUrl(url)),
-      },
-    ]),
-  ),
-};
-const ETCD: Scheme = {
-  hosts: true,
-  params: [],
-  strategies: {
-    queue: {
-      traits: etcdTraits,
-      check: etcdUrl,
-      load: async (url) => (await import('./engines/etcd/index.js')).etcdFromUrl(etcdUrl(url)),
-    },
-  },
-};
-const ZOOKEEPER: Scheme = {
-  hosts: true,
-  params: [],
-  strategies: {
-    queue: {
-      traits: zookeeperTraits,
-      check: zookeeperUrl,
-      load: async (url) => (await import('./engines/zookeeper/index.js')).zookeeperFromUrl(zookeeperUrl(url)),
-    },
-  },
-};
-
-const SCHEMES: Readonly<Record<string, Scheme>> = {
-  memory: {
-    params: [],
-    strategies: {
-      queue: {
-        traits: memoryTraits,
-        load: async ({ path }) => (await import('./engines/memory/index.js')).memory(path),
-      },
-    },
-  },
-  sqlite: {
-    params: [],
-    strategies: {
-      queue: {
-        traits: sqliteTraits,
-        load: async ({ path }) => (await import('./engines/sqlite/index.js')).sqlite(path),
-      },
-    },
-  },
-  redis: REDIS,
-  rediss: REDIS,
-  'redis+sentinel': REDIS_SENTINEL,
-  'rediss+sentinel': REDIS_SENTINEL,
-  'redis+cluster': REDIS_CLUSTER,
-  'rediss+cluster': REDIS_CLUSTER,
-  postgres: POSTGRES,
-  postgresql: POSTGRES,
-  redlock: REDLOCK,
-  mysql: MYSQL,
-  mariadb: MYSQL,
-  memcached: {
-    hosts: true,
-    params: [],
-    strategies: {
-      slots: {
-        traits: memcachedTraits,
-        check: memcachedUrl,
-        realm: (url) => realmsOf(memcachedUrl(url)),
-        load: async (url) => (await import('./engines/memcached/index.js')).memcachedFromUrl(memcachedUrl(url)),
-      },
-    },
-  },
-  etcd: ETCD,
-  etcds: { ...ETCD, params: ETCD_FILES },
-  zookeeper: ZOOKEEPER,
-  zookeepers: { ...ZOOKEEPER, params: ZOOKEEPER_FILES },
+const SCHEMES: Schemes = {
+  ...memory,
+  ...sqlite,
+  ...redis,
+  ...postgres,
+  ...mysql,
+  ...memcached,
+  ...etcd,
+  ...zookeeper,
 };
 
 /** The engine that a URL stands for, not loaded yet. */

@@ -26,6 +26,7 @@ import type {
 import type { Loss } from '../core/errors.js';
 import { deadlineMs } from '../core/kept-session.js';
 import { ALL, Line, type Spot } from '../core/line.js';
+import { agrees, type StandingClaim } from './roster.js';
 
 export interface SlotStore {
   /**
@@ -169,7 +170,7 @@ export class SlotSession implements Session {
     const sentAt = this.#clock.now();
     this.#closeIdleWatches();
     this.#dropAgain();
-    const index = this.#matches(roster) ? undefined : this.#index();
+    const index = agrees(roster, this.#standing()) ? undefined : this.#index();
     const held: HeldSlot[] = [];
     for (const { claim, token } of this.#seats.values()) {
       if (token !== undefined) held.push({ id: claim.id, line: claim.line, token });
@@ -200,17 +201,10 @@ export class SlotSession implements Session {
     return this.#clock.now() < this.#aliveUntil;
   }
 
-  /** Whether the core believes to have what stands here: an enter that ran after its leave is found by this. */
-  #matches({ count, held, checksum, unsettled }: Roster): boolean {
-    const inFlight = new Set(unsettled);
-    let [standing, holding, sum] = [0, 0, 0];
+  *#standing(): Iterable<StandingClaim> {
     for (const { claim, token, waiting } of this.#seats.values()) {
-      if (inFlight.has(claim.id) || (token === undefined && !waiting)) continue;
-      standing += 1;
-      holding += token === undefined ? 0 : 1;
-      sum = (sum + claim.serial) >>> 0;
+      if (token !== undefined || waiting) yield { id: claim.id, serial: claim.serial, held: token !== undefined };
     }
-    return standing === count && holding === held && sum === checksum;
   }
 
   #index(): IndexedClaim[] {

@@ -21,6 +21,7 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
+import { agrees, type StandingClaim } from '../../kit/roster.js';
 import { EngineError } from '../../core/errors.js';
 import type { Calling, EtcdClient } from './client/client.js';
 import { EtcdError, STATUS } from './client/status.js';
@@ -140,9 +141,9 @@ export class EtcdSession implements Session {
       throw new EngineError('etcd elects a leader: the lease may have been kept by the one before.');
     for (const { key, value } of mail.kvs) this.#evicted(text(key), text(value));
     this.#waitingRoom.check();
-    if (this.#matches(roster, leased.keys.map(text))) return { alive: true };
+    if (agrees(roster, this.#claimsOf(leased.keys.map(text)))) return { alive: true };
     const standing = await explained(this.#standing(leased.keys.map(text)));
-    return this.#matches(roster, standing) ? { alive: true } : { alive: true, index: this.#index(standing) };
+    return agrees(roster, this.#claimsOf(standing)) ? { alive: true } : { alive: true, index: this.#index(standing) };
   }
 
   async close(): Promise<void> {
@@ -277,19 +278,14 @@ export class EtcdSession implements Session {
 
   // --- the index ------------------------------------------------------------------------------------------------
 
-  #matches({ count, held, checksum, unsettled }: Roster, keys: readonly string[]): boolean {
-    const aside = new Set(unsettled);
+  *#claimsOf(keys: readonly string[]): Iterable<StandingClaim> {
     const inbox = this.#setup.keys.inbox(this.#lease);
-    let [counted, holding, sum] = [0, 0, 0];
     for (const key of keys) {
       if (key.startsWith(inbox)) continue;
       const entry = this.#byKey.get(key);
-      if (entry && aside.has(entry.ref.id)) continue;
-      counted += 1;
-      if (entry?.state === 'held') holding += 1;
-      sum = (sum + (entry?.serial ?? 0)) >>> 0;
+      // One that we do not know counts, so that it shows.
+      yield { id: entry?.ref.id ?? key, serial: entry?.serial ?? 0, held: entry?.state === 'held' };
     }
-    return counted === count && holding === held && sum === checksum;
   }
 
   /**

@@ -28,6 +28,7 @@ import type {
 } from '../../core/engine.js';
 import { isStale, newest } from '../../core/fence.js';
 import { Line, type Spot } from '../../core/line.js';
+import { agrees, type StandingClaim } from '../../kit/roster.js';
 
 /** The space's own time: monotonic for expiry, wall for tokens and for people. */
 export interface SpaceTime {
@@ -137,7 +138,7 @@ export class Space {
     for (const { claim, evicted } of [...session.claims.values()]) {
       if (evicted !== undefined) session.listener.lost(claim.id, { reason: 'evicted', detail: evicted });
     }
-    return matches(session, roster) ? { alive: true } : { alive: true, index: index(session) };
+    return agrees(roster, standing(session)) ? { alive: true } : { alive: true, index: index(session) };
   }
 
   close(sessionId: string): void {
@@ -290,18 +291,8 @@ function place({ spot, token }: SpaceClaim): Place {
   return spot.held ? { state: 'held', token } : { state: 'waiting' };
 }
 
-function matches(session: SpaceSession, roster: Roster): boolean {
-  const unsettled = new Set(roster.unsettled);
-  let count = 0;
-  let held = 0;
-  let checksum = 0;
-  for (const { claim, spot } of session.claims.values()) {
-    if (unsettled.has(claim.id)) continue;
-    count += 1;
-    checksum = (checksum + claim.serial) >>> 0;
-    if (spot.held) held += 1;
-  }
-  return count === roster.count && held === roster.held && checksum === roster.checksum;
+function* standing({ claims }: SpaceSession): Iterable<StandingClaim> {
+  for (const { claim, spot } of claims.values()) yield { id: claim.id, serial: claim.serial, held: spot.held };
 }
 
 function index(session: SpaceSession): IndexedClaim[] {

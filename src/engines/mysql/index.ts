@@ -6,6 +6,7 @@
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../kit/schema.js';
 import { parseEngineUrl, placeOf } from '../../kit/url.js';
+import { warnOnce } from '../../kit/warn-once.js';
 import { Database, poolOf, type RawPool } from './client/database.js';
 import { forUpdateStore } from './pinned/for-update.js';
 import { getLockStore } from './pinned/get-lock.js';
@@ -115,18 +116,13 @@ async function engineOf(
 /** One round trip for each step, where the user may have that. */
 async function stepsOf(database: Database, prefix: string): Promise<Steps> {
   if (await hasProcedures(database, prefix)) return procedureSteps(database, prefix);
-  warnOnce();
+  warnWithoutRoutines();
   return statementSteps(database, prefix);
 }
 
-let warned = false;
-
-function warnOnce(): void {
-  if (warned) return;
-  warned = true;
-  process.emitWarning(
+function warnWithoutRoutines(): void {
+  warnOnce(
     'The database user may not create or run stored procedures: each step of a lock takes about nine round trips to MySQL ' +
       'instead of one. Let somebody who may run `holdfast schema apply`, and grant EXECUTE.',
-    'HoldfastWarning',
   );
 }

@@ -1,15 +1,8 @@
-/** A line as the tables name it: its kind in front of its name, and all lines that have claims. */
-import type { EngineLine, LineQuery, LineRef } from '../../core/engine.js';
+/** All lines that have claims. */
+import type { EngineLine, LineQuery } from '../../core/engine.js';
+import { lineRef } from '../../kit/line-id.js';
 import type { Database } from './client/database.js';
 import type { Names } from '../../sql/postgres-names.js';
-
-export function lineId({ kind, name }: LineRef): string {
-  return (kind === 'lock' ? 'l' : 's') + name;
-}
-
-export function lineRef(id: string): LineRef {
-  return { kind: id.startsWith('l') ? 'lock' : 'semaphore', name: id.slice(1) };
-}
 
 const LINES_AT_ONCE = 200;
 

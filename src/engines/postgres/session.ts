@@ -10,7 +10,8 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { lineId, lineRef } from './listing.js';
+import { Awaited } from '../../kit/awaited.js';
+import { lineId, lineRef } from '../../kit/line-id.js';
 import { Steps } from './batch.js';
 
 /** What a session needs of its engine. */
@@ -37,10 +38,8 @@ export class QueueSession implements Session {
   readonly ttlMs: number;
   readonly #id: string;
   readonly #queue: Queue;
-  readonly #listener: SessionListener;
   readonly #steps: Steps;
-  /** Not granted yet, as far as we know; also those whose enter is under way, because a message may overtake its answer. */
-  readonly #waiting = new Set<string>();
+  readonly #awaited: Awaited;
   /** Under way: the core asks again when an answer is late, and a busy server is not to be asked twice. */
   readonly #entering = new Map<string, Promise<Place>>();
 
@@ -48,7 +47,7 @@ export class QueueSession implements Session {
     this.#queue = queue;
     this.#id = id;
     this.ttlMs = ttlMs;
-    this.#listener = listener;
+    this.#awaited = new Awaited(listener);
     this.#steps = new Steps({
       one: ([routine, claim, ...rest]) => queue.call(routine, id, claim, queue.namespace, ...rest),
       many: async (steps) =>
@@ -57,7 +56,7 @@ export class QueueSession implements Session {
   }
 
   get hasWaiting(): boolean {
-    return this.#waiting.size > 0;
+    return this.#awaited.size > 0;
   }
 
   async open(inbox: string): Promise<void> {
@@ -73,17 +72,17 @@ export class QueueSession implements Session {
   }
 
   async #enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
-    this.#waiting.add(id);
+    this.#awaited.add(id);
     const answer = (await this.#steps.ask('enter', id, lineId(line), serial, weight, capacity, wait, note)) ?? 'g';
     const place = placeOf(answer);
     // A message may have overtaken this answer: then it is not waiting any more.
-    if (place.state !== 'waiting') this.#waiting.delete(id);
-    else if (this.#waiting.has(id)) this.#queue.waits(Number(answer.slice(1)));
+    if (place.state !== 'waiting') this.#awaited.delete(id);
+    else if (this.#awaited.has(id)) this.#queue.waits(Number(answer.slice(1)));
     return place;
   }
 
   async leave({ id, line }: ClaimRef): Promise<boolean> {
-    this.#waiting.delete(id);
+    this.#awaited.delete(id);
     return (await this.#steps.ask('leave', id, lineId(line))) === 't';
   }
 
@@ -101,7 +100,7 @@ export class QueueSession implements Session {
   }
 
   async close(): Promise<void> {
-    this.#waiting.clear();
+    this.#awaited.clear();
     this.#queue.forget(this);
     // Many claims are buried in several steps.
     while ((await this.#queue.call('shut', this.#id, this.#queue.namespace)) === 't');
@@ -110,28 +109,23 @@ export class QueueSession implements Session {
   // --- what the server tells us ---------------------------------------------------------------------------------
 
   message(what: string, id: string, rest: string): void {
-    if (what === 'granted') this.#granted(id, BigInt(rest));
+    if (what === 'granted') this.#awaited.granted(id, BigInt(rest));
     else if (what === 'evicted') this.#evicted(id, rest);
   }
 
   /** Asks how those stand that wait: messages were missed, or do not come at all. */
   async look(): Promise<void> {
     if (!this.hasWaiting) return;
-    const answer = await this.#queue.call('look', this.#id, [...this.#waiting]);
+    const answer = await this.#queue.call('look', this.#id, [...this.#awaited]);
     const found = JSON.parse(answer ?? '[]') as [id: string, token: string | null, reason: string | null][];
     for (const [id, token, reason] of found) {
-      if (token !== null) this.#granted(id, BigInt(token));
+      if (token !== null) this.#awaited.granted(id, BigInt(token));
       if (reason !== null) this.#evicted(id, reason);
     }
   }
 
-  #granted(id: string, token: bigint): void {
-    if (this.#waiting.delete(id)) this.#listener.granted(id, token);
-  }
-
   #evicted(id: string, reason: string): void {
-    this.#waiting.delete(id);
-    this.#listener.lost(id, { reason: 'evicted', detail: JSON.parse(reason) as string });
+    this.#awaited.evicted(id, JSON.parse(reason) as string);
   }
 }
 

@@ -26,6 +26,8 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { ConfigError, EngineError, HoldfastError } from '../../core/errors.js';
+import { Awaited } from '../../kit/awaited.js';
+import { warnOnce } from '../../kit/warn-once.js';
 import { type Database, type Driver, loadDriver, type Statement } from './client/driver.js';
 import { monotonicMs } from './host.js';
 import { Ledger } from './protocol.js';
@@ -51,7 +53,7 @@ export function sqlite(path: string): EngineSource {
 
 async function connect(path: string, setup: EngineSetup): Promise<Engine> {
   const driver = await loadDriver();
-  warnOnce(driver);
+  warnOfOld(driver);
   keepPrivate(path);
   const database = await patiently(path, () => openFile(driver, path));
   return new SqliteEngine(path, database, setup);
@@ -193,27 +195,26 @@ class SqliteSession implements Session {
   readonly ttlMs: number;
   readonly #engine: SqliteEngine;
   readonly #id: string;
-  readonly #listener: SessionListener;
+  readonly #awaited: Awaited;
   readonly #forget: () => void;
-  readonly #waiting = new Set<string>();
 
   constructor(engine: SqliteEngine, { id, ttlMs }: OpenOptions, listener: SessionListener, forget: () => void) {
     this.#engine = engine;
     this.#id = id;
     this.ttlMs = ttlMs;
-    this.#listener = listener;
+    this.#awaited = new Awaited(listener);
     this.#forget = forget;
   }
 
   get waits(): boolean {
-    return this.#waiting.size > 0;
+    return this.#awaited.size > 0;
   }
 
   async enter(claim: Claim): Promise<Place> {
     const place = await this.#engine.transact((ledger) => {
       const entered = ledger.enter(this.#id, claim);
       // At once: before our caller hears that it waits, a leave of our own may have granted it, and that shows to nobody later.
-      if (entered.state === 'waiting') this.#waiting.add(claim.id);
+      if (entered.state === 'waiting') this.#awaited.add(claim.id);
       return entered;
     });
     if (place.state === 'waiting') this.#engine.watch();
@@ -221,7 +222,7 @@ class SqliteSession implements Session {
   }
 
   leave(claim: ClaimRef): Promise<boolean> {
-    this.#waiting.delete(claim.id);
+    this.#awaited.delete(claim.id);
     return this.#engine.transact((ledger) => ledger.leave(this.#id, claim));
   }
 
@@ -231,22 +232,22 @@ class SqliteSession implements Session {
 
   async beat(roster: Roster): Promise<Pulse> {
     const { pulse, evicted } = await this.#engine.transact((ledger) => ledger.beat(this.#id, roster));
-    for (const { id, reason } of evicted) this.#listener.lost(id, { reason: 'evicted', detail: reason });
+    for (const { id, reason } of evicted) this.#awaited.evicted(id, reason);
     return pulse;
   }
 
   async close(): Promise<void> {
-    this.#waiting.clear();
+    this.#awaited.clear();
     this.#forget();
     await this.#engine.transact((ledger) => ledger.close(this.#id));
   }
 
   /** What has happened to ours since the last look. */
   tell(ledger: Ledger): void {
-    for (const id of [...this.#waiting]) {
+    for (const id of [...this.#awaited]) {
       const { token, evicted } = ledger.look(this.#id, id);
-      if (token !== undefined && this.#waiting.delete(id)) this.#listener.granted(id, token);
-      if (evicted !== undefined) this.#listener.lost(id, { reason: 'evicted', detail: evicted });
+      if (token !== undefined) this.#awaited.granted(id, token);
+      if (evicted !== undefined) this.#awaited.evicted(id, evicted);
     }
   }
 }
@@ -300,14 +301,10 @@ const TROUBLE: Record<number, { text: (path: string) => string; retryable: boole
   26: { text: (path) => `${path} is no SQLite file. Holdfast needs a file of its own.`, retryable: false },
 };
 
-let warned = false;
-
-function warnOnce({ wal, name }: Driver): void {
-  if (wal || warned) return;
-  warned = true;
-  process.emitWarning(
+function warnOfOld({ wal, name }: Driver): void {
+  if (wal) return;
+  warnOnce(
     `The SQLite of ${name} is too old for a write-ahead log (3.51.3 is needed): locks use a rollback journal, which is slow. ` +
       'Use a newer Node, or run: npm install @photostructure/sqlite',
-    'HoldfastWarning',
   );
 }

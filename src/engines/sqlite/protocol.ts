@@ -28,6 +28,7 @@ import type {
   Pulse,
   Roster,
 } from '../../core/engine.js';
+import { agrees, type StandingClaim } from '../../kit/roster.js';
 import type { Database, Statement } from './client/driver.js';
 import { host, isDead, monotonicMs } from './host.js';
 import { FORGET } from './schema.js';
@@ -159,7 +160,10 @@ export class Ledger {
     this.#sql.forget.run(Date.now());
     const claims = this.#sql.claimsOfSession.all(session) as unknown as ClaimRow[];
     const evicted = claims.flatMap(({ id, evicted: reason }) => (reason === null ? [] : [{ id, reason }]));
-    return { pulse: matches(claims, roster) ? { alive: true } : { alive: true, index: claims.map(indexed) }, evicted };
+    return {
+      pulse: agrees(roster, claims.map(standing)) ? { alive: true } : { alive: true, index: claims.map(indexed) },
+      evicted,
+    };
   }
 
   close(session: string): void {
@@ -291,11 +295,8 @@ export class Ledger {
   }
 }
 
-function matches(claims: readonly ClaimRow[], roster: Roster): boolean {
-  const settled = claims.filter(({ id }) => !roster.unsettled.includes(id));
-  const held = settled.filter((claim) => claim.held).length;
-  const checksum = settled.reduce((sum, { serial }) => (sum + serial) >>> 0, 0);
-  return settled.length === roster.count && held === roster.held && checksum === roster.checksum;
+function standing({ id, serial, held }: ClaimRow): StandingClaim {
+  return { id, serial, held: Boolean(held) };
 }
 
 function indexed({ id, kind, name, held, token }: ClaimRow): IndexedClaim {

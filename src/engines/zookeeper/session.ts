@@ -23,6 +23,7 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
+import { agrees, type StandingClaim } from '../../kit/roster.js';
 import { type ClientListener, ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
 import { CODE, isLost, isStatus } from './client/status.js';
 import { explained } from './errors.js';
@@ -140,7 +141,7 @@ export class ZooKeeperSession implements Session {
       const { paths, since } = await this.#client.insist(this.#callMs, () => this.#ask());
       this.#waitingRoom.check();
       const standing = await this.#standing(paths);
-      return this.#matches(roster, standing)
+      return agrees(roster, standing.map(standingClaim))
         ? { alive: true, since }
         : { alive: true, since, index: standing.map(indexed) };
     } catch (error) {
@@ -309,14 +310,10 @@ export class ZooKeeperSession implements Session {
     const name = node && written(node.data)?.name;
     return name === undefined ? undefined : { kind: 'lock', name };
   }
+}
 
-  #matches({ count, held, checksum, unsettled }: Roster, standing: readonly Entry[]): boolean {
-    const aside = new Set(unsettled);
-    const counted = standing.filter(({ ref }) => !aside.has(ref.id));
-    const holding = counted.filter(({ state }) => state === 'held').length;
-    const sum = counted.reduce((total, { serial }) => (total + serial) >>> 0, 0);
-    return counted.length === count && holding === held && sum === checksum;
-  }
+function standingClaim({ ref, serial, state }: Entry): StandingClaim {
+  return { id: ref.id, serial, held: state === 'held' };
 }
 
 function goneWithSession(error: unknown): false {

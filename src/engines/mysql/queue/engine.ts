@@ -26,6 +26,7 @@ import type {
   Session,
   SessionListener,
 } from '../../../core/engine.js';
+import { Awaited } from '../../../kit/awaited.js';
 import { bytes, type CallOptions, callMs, type Database, type Row, text, type Value } from '../client/database.js';
 import type { Steps } from './protocol.js';
 import { MysqlRegisters } from '../registers.js';
@@ -148,34 +149,34 @@ class QueueSession implements Session {
   readonly key: Buffer;
   readonly #setup: SessionSetup;
   readonly #options: CallOptions;
-  /** Not granted yet, as far as we know; also those whose enter is under way, which the poll may overtake. */
-  readonly #waiting = new Set<string>();
+  readonly #awaited: Awaited;
 
   constructor(setup: SessionSetup) {
     this.#setup = setup;
+    this.#awaited = new Awaited(setup.listener);
     this.ttlMs = setup.options.ttlMs;
     this.key = bytes(setup.options.id);
     this.#options = { withinMs: callMs(this.ttlMs) };
   }
 
   get waits(): boolean {
-    return this.#waiting.size > 0;
+    return this.#awaited.size > 0;
   }
 
   async enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
     const { engine, poll } = this.#setup;
-    if (wait) this.#waiting.add(id);
+    if (wait) this.#awaited.add(id);
     const values = [...this.#claim(id, line), serial, weight, capacity, wait ? 1 : 0, bytes(note)];
     const [row] = await engine.call('enter_1', values, this.#options);
     const place = placeOf(row!);
     if (place.state === 'waiting') poll.watch(this);
-    else this.#waiting.delete(id);
+    else this.#awaited.delete(id);
     return place;
   }
 
   async leave({ id, line }: ClaimRef): Promise<boolean> {
     const { engine, poll } = this.#setup;
-    this.#waiting.delete(id);
+    this.#awaited.delete(id);
     const [row] = await engine.call('leave_1', this.#claim(id, line), this.#options);
     // It may have been granted to ourselves.
     if (Number(row![1]) === 1) poll.hurry();
@@ -200,25 +201,25 @@ class QueueSession implements Session {
   }
 
   async close(): Promise<void> {
-    this.#waiting.clear();
+    this.#awaited.clear();
     this.#setup.poll.forget(this);
     await this.#setup.engine.call('bury_1', [this.key, 1], {});
   }
 
   /** What another did to one of ours. It is told again and again for a while. */
   news(id: string, token: bigint | undefined, evicted: string | undefined): void {
-    if (evicted !== undefined) this.#setup.listener.lost(id, { reason: 'evicted', detail: evicted });
-    else if (token !== undefined && this.#waiting.delete(id)) this.#setup.listener.granted(id, token);
+    if (evicted !== undefined) this.#awaited.evicted(id, evicted);
+    else if (token !== undefined) this.#awaited.granted(id, token);
   }
 
   async #tellEvictions(): Promise<void> {
-    const { engine, listener } = this.#setup;
+    const { engine } = this.#setup;
     const rows = await engine.database.rows(
       `SELECT id, evicted FROM ${engine.prefix}claim WHERE session = ? AND evicted IS NOT NULL`,
       [this.key],
       { urgent: true },
     );
-    for (const [id, reason] of rows) listener.lost(text(id), { reason: 'evicted', detail: text(reason) });
+    for (const [id, reason] of rows) this.#awaited.evicted(text(id), text(reason));
   }
 
   async #index(): Promise<readonly IndexedClaim[]> {

@@ -26,7 +26,7 @@ import type { Loss } from '../../../core/errors.js';
 import { ALL } from '../../../core/line.js';
 import { type HeldSlot, SlotSession, type SlotStore, type Taken, type Watch } from '../../../kit/slot-session.js';
 import type { Database } from '../client/database.js';
-import { lineId } from '../listing.js';
+import { lineId } from '../../../kit/line-id.js';
 import { Link } from '../client/link.js';
 import type { Names } from '../../../sql/postgres-names.js';
 import { PostgresRegisters } from '../registers.js';

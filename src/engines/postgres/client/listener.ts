@@ -7,6 +7,7 @@
  * error, no messages. Until the message has come, the waiting ask by themselves, from time to time.
  */
 import type { Clock, Timer } from '../../../core/clock.js';
+import { warnOnce } from '../../../kit/warn-once.js';
 import { ask, type Database, farewell, type PgClient, type Row } from './database.js';
 import { explain, isRefusal } from './errors.js';
 
@@ -126,14 +127,9 @@ export class Listener {
   }
 }
 
-let warned = false;
-
 function warnDeaf(): void {
-  if (warned) return;
-  warned = true;
-  process.emitWarning(
+  warnOnce(
     'PostgreSQL’s messages (LISTEN) do not come through, probably because of a pooler that shares connections between ' +
       'transactions: waiting locks ask every 100 ms instead. Connect to the server itself, or to a pool in session mode.',
-    'HoldfastWarning',
   );
 }

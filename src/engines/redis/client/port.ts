@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { EngineError } from '../../../core/errors.js';
+import { warnOnce } from '../../../kit/warn-once.js';
 
 export interface RedisPort {
   readonly cluster: boolean;
@@ -128,14 +129,9 @@ export function atMostEvery(ms: number, run: () => void): () => void {
   };
 }
 
-let warned = false;
-
 export function warnUnguarded(): void {
-  if (warned) return;
-  warned = true;
-  process.emitWarning(
+  warnOnce(
     'This Redis user may not call INFO, so a restart or a failover can’t be noticed: locks that were lost with it may ' +
       'be granted again at once. Allow it (ACL: +info), or set epochGuard to false if that does not matter.',
-    'HoldfastWarning',
   );
 }

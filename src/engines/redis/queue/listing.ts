@@ -1,7 +1,8 @@
 /** Looks at lines without touching them: which there are, page by page, and one of them whole. */
 import type { EngineClaim, EngineLine, LineQuery, LineRef } from '../../../core/engine.js';
 import { defineScript, type RedisPort } from '../client/port.js';
-import { chunks, lineId, lineRef } from './session.js';
+import { lineId, lineRef } from '../../../kit/line-id.js';
+import { chunks } from './session.js';
 
 const PAGE = 200;
 

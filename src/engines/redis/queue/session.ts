@@ -3,8 +3,6 @@ import type {
   Claim,
   ClaimRef,
   IndexedClaim,
-  LineKind,
-  LineRef,
   OpenOptions,
   Place,
   Pulse,
@@ -12,6 +10,8 @@ import type {
   Session,
   SessionListener,
 } from '../../../core/engine.js';
+import { Awaited } from '../../../kit/awaited.js';
+import { lineId, lineRef } from '../../../kit/line-id.js';
 import type { ChannelListener, Subscription } from '../client/port.js';
 import type { Shard } from './batch.js';
 
@@ -20,16 +20,6 @@ const AGAIN = 'a';
 
 /** As the script writes it. */
 const TOKEN = /^\d{16}$/;
-
-const KIND_OF: Readonly<Record<string, LineKind>> = { l: 'lock', s: 'semaphore' };
-
-export function lineId({ kind, name }: LineRef): string {
-  return (kind === 'lock' ? 'l' : 's') + name;
-}
-
-export function lineRef(id: string): LineRef {
-  return { kind: KIND_OF[id[0]!]!, name: id.slice(1) };
-}
 
 export interface RedisSessionOptions {
   readonly shard: Shard;
@@ -44,18 +34,18 @@ export class RedisSession implements Session, ChannelListener {
   readonly ttlMs: number;
   readonly #id: string;
   readonly #setup: RedisSessionOptions;
-  /** Not granted yet, as far as we know; also those whose enter is still under way, because a message may overtake its answer. */
-  readonly #waiting = new Set<string>();
+  readonly #awaited: Awaited;
   #subscription: Subscription | undefined;
 
   constructor(setup: RedisSessionOptions) {
     this.#setup = setup;
+    this.#awaited = new Awaited(setup.listener);
     this.#id = setup.options.id;
     this.ttlMs = setup.options.ttlMs;
   }
 
   get waits(): boolean {
-    return this.#waiting.size > 0;
+    return this.#awaited.size > 0;
   }
 
   /** @returns whether the server lets us see its epoch. */
@@ -65,17 +55,17 @@ export class RedisSession implements Session, ChannelListener {
   }
 
   async enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
-    this.#waiting.add(id);
+    this.#awaited.add(id);
     const words = [id, this.#id, lineId(line), serial, weight, capacity, wait ? 1 : 0, note] as const;
     let answer = AGAIN;
     while (answer === AGAIN) answer = String(await this.#step('enter', ...words));
     const place = placeOf(answer);
-    if (place.state !== 'waiting') this.#waiting.delete(id);
+    if (place.state !== 'waiting') this.#awaited.delete(id);
     return place;
   }
 
   async leave({ id, line }: ClaimRef): Promise<boolean> {
-    this.#waiting.delete(id);
+    this.#awaited.delete(id);
     return Number(await this.#step('leave', id, this.#id, lineId(line))) === 1;
   }
 
@@ -89,13 +79,13 @@ export class RedisSession implements Session, ChannelListener {
     if (!Array.isArray(answer)) return { alive: false };
     const words = answer.map(String);
     const end = words.indexOf('');
-    for (const [id, reason] of chunks(end === -1 ? words : words.slice(0, end), 2)) this.#evicted(id!, reason!);
+    for (const [id, reason] of chunks(end === -1 ? words : words.slice(0, end), 2)) this.#awaited.evicted(id!, reason!);
     if (end === -1) return { alive: true };
     return { alive: true, index: chunks(words.slice(end + 1), 3).map(indexed) };
   }
 
   async close(): Promise<void> {
-    this.#waiting.clear();
+    this.#awaited.clear();
     this.#setup.forget();
     try {
       // Many claims are buried in several steps.
@@ -110,32 +100,22 @@ export class RedisSession implements Session, ChannelListener {
   /** Whoever may publish on the server can write here: what is not as the script writes it is passed over. */
   message(text: string): void {
     const [, what, id, rest] = /^(\S+) (\S+) (.*)$/s.exec(text) ?? [];
-    if (what === 'granted' && TOKEN.test(rest!)) this.#granted(id!, BigInt(rest!));
-    else if (what === 'evicted') this.#evicted(id!, rest!);
+    if (what === 'granted' && TOKEN.test(rest!)) this.#awaited.granted(id!, BigInt(rest!));
+    else if (what === 'evicted') this.#awaited.evicted(id!, rest!);
   }
 
   resumed(): void {
-    for (const id of this.#waiting) {
+    for (const id of this.#awaited) {
       this.#step('look', id, this.#id).then(
         (answer) => {
           const place = placeOf(String(answer));
-          if (place.state === 'held') this.#granted(id, place.token);
+          if (place.state === 'held') this.#awaited.granted(id, place.token);
         },
         () => {
           // The next beat finds out.
         },
       );
     }
-  }
-
-  #granted(id: string, token: bigint): void {
-    this.#waiting.delete(id);
-    this.#setup.listener.granted(id, token);
-  }
-
-  #evicted(id: string, reason: string): void {
-    this.#waiting.delete(id);
-    this.#setup.listener.lost(id, { reason: 'evicted', detail: reason });
   }
 
   #step(...words: readonly (string | number)[]): Promise<unknown> {

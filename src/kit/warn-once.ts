@@ -1,0 +1,8 @@
+const said = new Set<string>();
+
+/** Tells the operator, once in the life of the process. */
+export function warnOnce(text: string): void {
+  if (said.has(text)) return;
+  said.add(text);
+  process.emitWarning(text, 'HoldfastWarning');
+}

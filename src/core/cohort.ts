@@ -23,6 +23,8 @@ export class Cohort implements Station {
   /** Since when we have been asking the engine without an answer for the current claim. */
   #askedAt = 0;
   #trouble: HoldfastError | undefined;
+  /** How often the engine had answered by then: what it says later ends the trouble. */
+  #answersBeforeTrouble = 0;
   /** Failures in a row for the current claim and those before it that had no answer either. */
   #failures = 0;
   /** Runs while the engine can't be asked. */
@@ -111,6 +113,7 @@ export class Cohort implements Station {
   /** The engine could not be asked: those who would not wait for that give up. */
   failing(error: HoldfastError): void {
     this.#trouble = error;
+    this.#answersBeforeTrouble = this.line.realm.answers;
     for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.reject(unreachable(error));
     this.#failures += 1;
     // Never after a first failure: on a busy machine that may be our own slow start.
@@ -173,7 +176,8 @@ export class Cohort implements Station {
   /** Whether the lock was busy, as far as anybody can tell: the engine has answered since, or nothing says that it would not. */
   #reached({ answersBefore }: Waiter): boolean {
     const hold = this.#hold;
-    if (this.#trouble && !isSilence(this.#trouble)) return false;
+    if (this.#trouble && !isSilence(this.#trouble) && this.line.realm.answers === this.#answersBeforeTrouble)
+      return false;
     if (this.line.realm.answers > answersBefore) return true;
     return hold !== undefined && hold.answered && !hold.validity.inJeopardy;
   }

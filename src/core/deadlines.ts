@@ -5,19 +5,23 @@ class Call {
   /** The tick at which it counts as silent. */
   readonly until: number;
   readonly onSilence: () => void;
+  /** Somebody awaits it: until then the process must not end. */
+  readonly awaited: boolean;
   over = false;
   readonly #deadlines: Deadlines;
 
-  constructor(deadlines: Deadlines, until: number, onSilence: () => void) {
+  constructor(deadlines: Deadlines, until: number, onSilence: () => void, awaited: boolean) {
     this.#deadlines = deadlines;
     this.until = until;
     this.onSilence = onSilence;
+    this.awaited = awaited;
   }
 
   /** The answer is there. False: too late, it has counted as silent. */
   answered(): boolean {
     if (this.over) return false;
     this.over = true;
+    if (this.awaited) this.#deadlines.addAwaited(-1);
     this.#deadlines.trim();
     return true;
   }
@@ -40,6 +44,7 @@ export class Deadlines {
   #head = 0;
   #tick = 0;
   #timer: Timer | undefined;
+  #awaited = 0;
 
   constructor(clock: Clock, limitMs: number) {
     this.#clock = clock;
@@ -47,17 +52,24 @@ export class Deadlines {
   }
 
   /** Watches one call. Answered or silent, never both. */
-  start(onSilence: () => void): Call {
-    const call = new Call(this, this.#tick + TICKS, onSilence);
+  start(onSilence: () => void, awaited = false): Call {
+    const call = new Call(this, this.#tick + TICKS, onSilence, awaited);
     this.#pending.push(call);
     if (!this.#timer) this.#arm();
+    if (awaited) this.addAwaited(1);
     return call;
+  }
+
+  addAwaited(by: 1 | -1): void {
+    this.#awaited += by;
+    if (this.#awaited === 0) this.#timer?.unref();
+    else if (this.#awaited === by) this.#timer?.ref();
   }
 
   /** Rejects with `onSilence()`'s error when `work` does not settle in time. What comes later is dropped. */
   race<T>(work: Promise<T>, onSilence: () => Error): Promise<T> {
     return new Promise((resolve, reject) => {
-      const call = this.start(() => reject(onSilence()));
+      const call = this.start(() => reject(onSilence()), true);
       work.then(
         (value) => call.answered() && resolve(value),
         (error: unknown) => call.answered() && reject(error as Error),
@@ -65,9 +77,16 @@ export class Deadlines {
     });
   }
 
+  /** Nothing is awaited any more: what is pending counts as silent. */
+  end(): void {
+    for (const call of this.#pending.slice(this.#head)) if (call.answered()) call.onSilence();
+    this.#timer?.close();
+    this.#timer = undefined;
+  }
+
   #arm(): void {
     this.#timer = this.#clock.timer(this.#tickMs, () => this.#sweep());
-    this.#timer.unref();
+    if (this.#awaited === 0) this.#timer.unref();
   }
 
   #sweep(): void {
@@ -77,6 +96,7 @@ export class Deadlines {
       this.#head += 1;
       if (call.over) continue;
       call.over = true;
+      if (call.awaited) this.addAwaited(-1);
       call.onSilence();
     }
     this.trim();

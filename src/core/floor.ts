@@ -1,18 +1,28 @@
 import type { Clock } from './clock.js';
 import { beginWait } from './deadlock.js';
 import type { LineRef } from './engine.js';
-import { AcquireTimeoutError, DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
+import {
+  AcquireTimeoutError,
+  ClosedError,
+  DeadlockError,
+  type HoldfastError,
+  LeaseLostError,
+  type Loss,
+  quote,
+} from './errors.js';
 import { ALL, Line, type Spot } from './line.js';
 import { isWorkOf, type Waited } from './reentrancy.js';
-import { type Grip, Turn } from './turn.js';
+import { type Grip, type Ground, Turn } from './turn.js';
 import type { Validity } from './validity.js';
 import type { Station, Waiter } from './waiter.js';
 
-/** Where a wait on a floor is counted. */
-export interface WaitingCount {
+/** What whoever waits on a floor has outside of it. */
+export interface Outside {
   /** Throws when too many wait already. */
   admit(): void;
   addPending(by: 1 | -1): void;
+  /** Takes the real lock instead. Absent where the caller has said by hand what it wants to be inside of. */
+  takeRealLock?(waiter: Waiter): void;
 }
 
 /**
@@ -20,10 +30,12 @@ export interface WaitingCount {
  * Siblings (`Promise.all` inside one holder) still exclude each other, by the same rule as in an engine's line.
  */
 export class Floor implements Waited {
+  endlessWaits = 0;
   readonly #outer: Turn;
   /** An item that is undefined stands for the floor before this one. */
   readonly #line: Line<Place | undefined>;
   readonly #before: Floor | undefined;
+  #next: Floor | undefined;
   readonly #whenEmpty: (() => void)[] = [];
 
   /** @param before see `next` */
@@ -39,7 +51,8 @@ export class Floor implements Waited {
 
   /** That of the same turn from now on. Until this one is empty nobody gets in there. */
   next(): Floor {
-    return new Floor(this.#outer, this);
+    this.#next = new Floor(this.#outer, this);
+    return this.#next;
   }
 
   get name(): string {
@@ -50,31 +63,35 @@ export class Floor implements Waited {
     return this.#line.size > 0;
   }
 
-  get crowded(): boolean {
-    return this.#line.size > 1;
+  get waitedFor(): boolean {
+    return this.endlessWaits > 0 || (this.#next?.waitedFor ?? false);
   }
 
-  *holders(): Iterable<Turn> {
-    for (const { item, held } of this.#line) {
-      if (!held) return;
-      if (item) yield* item.turn.blockers();
-      else yield* this.#before!.holders();
-    }
+  /** Any of those inside a semaphore may serve a waiter, so none of them blocks it, unless it wants all that there is. */
+  *holders(weight: number): Iterable<Turn> {
+    if (this.#outer.line.kind === 'semaphore' && weight < this.#outer.weight) return;
+    for (const turn of this.occupants()) yield* turn.blockers();
   }
 
-  enter(waiter: Waiter, count: WaitingCount): void {
+  /** The turns that are inside. */
+  *occupants(): Iterable<Turn> {
+    for (let floor: Floor | undefined = this; floor; floor = floor.#before)
+      for (const { item, held } of floor.#line) if (item && held) yield item.turn!;
+  }
+
+  enter(waiter: Waiter, outside: Outside): void {
     if (!this.#outer.open) throw this.#outer.lossError();
     if (waiter.weight > this.#outer.weight) throw upgrade(this.name);
     const fits = this.#line.fits(waiter.weight);
     if (!fits && waiter.triesOnce) return waiter.resolve(undefined);
     if (!fits) {
-      count.admit();
+      outside.admit();
       beginWait(waiter, this);
     }
-    const place = new Place(this, this.#outer, waiter, count);
+    const place = new Place(this, this.#outer, waiter, outside);
     place.spot = this.#line.enter(place, waiter.weight);
-    if (place.spot.held) return waiter.resolve(place.turn);
-    count.addPending(1);
+    if (place.spot.held) return place.grant();
+    outside.addPending(1);
     waiter.at = place;
     waiter.watch(this.#outer.clock, undefined);
   }
@@ -91,28 +108,33 @@ export class Floor implements Waited {
       if (!held && weight > 1) item?.waiter.reject(upgrade(this.name));
   }
 
-  lose(loss: Loss): void {
+  /** The outer turn is being given back: nobody new gets in. */
+  expel(): void {
+    for (const { item, held } of [...this.#line].toReversed()) if (!held) item?.expel();
+    this.#before?.expel();
+  }
+
+  /** The outer turn is over, and so are those inside. */
+  evacuate(loss: Loss): void {
+    const { token } = this.#outer.hand;
+    // Only the end of an instance gives a turn back under those inside it.
+    const error = loss.reason === 'released' ? new ClosedError() : new LeaseLostError(this.name, loss, token);
     // From the tail, so that nobody is served because another before it gives up.
     const spots = [...this.#line].toReversed();
-    for (const { item } of spots) item?.waiter.reject(new LeaseLostError(this.name, loss, this.#outer.hand.token));
-    for (const spot of spots) {
-      spot.item?.turn.lose(loss);
-      this.#leave(spot);
-    }
-    this.#before?.lose(loss);
+    for (const { item } of spots) item?.waiter.reject(error);
+    for (const spot of spots) this.#leave(spot);
+    this.#before?.evacuate(loss);
   }
 
   drain(error: HoldfastError, owner: object): void {
-    for (const { item, held } of [...this.#line].toReversed()) {
-      if (held) item?.turn.drain(error, owner);
-      else if (item && !isWorkOf(owner, item.waiter.frame)) item.waiter.reject(error);
-    }
+    for (const { item, held } of [...this.#line].toReversed())
+      if (!held && item && !isWorkOf(owner, item.waiter.frame)) item.waiter.reject(error);
     this.#before?.drain(error, owner);
   }
 
   lighten(spot: Spot<Place | undefined>): void {
     this.#outer.notice();
-    for (const { item } of this.#line.lighten(spot, 1)) item!.waiter.resolve(item!.turn);
+    for (const { item } of this.#line.lighten(spot, 1)) item!.grant();
   }
 
   leave(place: Place): void {
@@ -122,7 +144,7 @@ export class Floor implements Waited {
   }
 
   #leave(spot: Spot<Place | undefined>): void {
-    for (const { item } of this.#line.leave(spot)) item!.waiter.resolve(item!.turn);
+    for (const { item } of this.#line.leave(spot)) item!.grant();
     if (!this.busy) for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }
 }
@@ -141,45 +163,48 @@ function upgrade(name: string): DeadlockError {
   );
 }
 
-/** A turn's place on a floor. It is valid as long as what the outer turn stands on. */
+/** A place on a floor. Its turn is valid as long as what the outer turn stands on. */
 class Place implements Grip, Station {
   readonly outer: Turn;
-  readonly turn: Turn;
   readonly waiter: Waiter;
+  readonly line: LineRef;
+  readonly clock: Clock;
+  readonly validity: Validity;
+  readonly ground: Ground;
   spot: Spot<Place | undefined> | undefined;
+  /** Made when it is let in: what it holds is what the outer turn holds then. */
+  turn: Turn | undefined;
   readonly #floor: Floor;
-  readonly #count: WaitingCount;
+  readonly #outside: Outside;
 
-  constructor(floor: Floor, outer: Turn, waiter: Waiter, count: WaitingCount) {
+  constructor(floor: Floor, outer: Turn, waiter: Waiter, outside: Outside) {
     this.#floor = floor;
-    this.#count = count;
+    this.#outside = outside;
     this.outer = outer;
     this.waiter = waiter;
-    this.turn = new Turn(this, waiter.weight, outer.hand.token, waiter.frame);
-  }
-
-  get line(): LineRef {
-    return this.outer.line;
+    this.line = outer.line;
+    this.clock = outer.clock;
+    this.validity = outer.validity;
+    this.ground = outer.ground;
   }
 
   get waitedFor(): boolean {
-    return this.#floor.crowded;
+    return this.#floor.waitedFor;
   }
 
-  get clock(): Clock {
-    return this.outer.clock;
+  grant(): void {
+    this.turn = new Turn(this, this.waiter.weight, this.outer.hand.token, this.waiter.frame);
+    this.waiter.resolve(this.turn);
   }
 
-  get validity(): Validity {
-    return this.outer.validity;
-  }
-
-  notice(): void {
-    this.outer.notice();
+  expel(): void {
+    if (!this.#outside.takeRealLock) return this.waiter.reject(this.outer.lossError());
+    this.dropped();
+    this.waiter.goElsewhere(this.#outside.takeRealLock);
   }
 
   dropped(): void {
-    this.#count.addPending(-1);
+    this.#outside.addPending(-1);
     if (!this.spot!.held) this.#floor.leave(this);
   }
 
@@ -198,7 +223,7 @@ class Place implements Grip, Station {
 
   /** The floor is a matter of this process alone: what is held outside stays as it is, and so does the token. */
   readersToken(): bigint {
-    return this.turn.hand.token;
+    return this.turn!.hand.token;
   }
 
   lighten(): Promise<void> {

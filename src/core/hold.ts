@@ -8,6 +8,7 @@ import type { Link } from './queue.js';
 import { isWorkOf } from './reentrancy.js';
 import type { Standing, StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
+import { usersToken } from './token.js';
 import { type Grip, Turn } from './turn.js';
 import type { Validity } from './validity.js';
 import type { Waiter } from './waiter.js';
@@ -15,9 +16,6 @@ import type { Waiter } from './waiter.js';
 /** How long an instance may pass a lock among its own waiters before it goes to the back of the engine's line. */
 const COHORT_TURNS = 64;
 const COHORT_MS = 50;
-
-/** A user's token is the engine's times this plus the turn, so that every local turn has its own, still increasing. */
-export const TURNS_PER_TOKEN = 1024n;
 
 /**
  * One claim of a cohort in the engine's line, and the turns that are made of it:
@@ -125,8 +123,10 @@ export class Hold implements StandingEvents, Grip {
 
   readonly outer = undefined;
 
+  readonly ground = this;
+
   get waitedFor(): boolean {
-    return this.#line.crowded;
+    return this.#line.endlessWaits > 0;
   }
 
   get clock(): Clock {
@@ -171,6 +171,7 @@ export class Hold implements StandingEvents, Grip {
   onGranted(token: bigint): void {
     this.#token = token;
     this.#grantedAt = this.clock.now();
+    this.#line.granted(this);
     if (this.#closed) return;
     const cohort = this.#cohort!;
     for (let next = cohort.next(); next && this.#served < COHORT_TURNS; next = cohort.next()) {
@@ -212,7 +213,7 @@ export class Hold implements StandingEvents, Grip {
   }
 
   #nextToken(): bigint {
-    const token = this.#token * TURNS_PER_TOKEN + BigInt(this.#served);
+    const token = usersToken(this.#token, this.#served);
     this.#served += 1;
     return token;
   }

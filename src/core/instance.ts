@@ -18,7 +18,7 @@ import { Realm, type RealmOptions } from './realm.js';
 import { currentFrame, enclosingTurn, isWorkOf } from './reentrancy.js';
 import { acquireIsObserved, publishGranted, traceAcquire } from './telemetry.js';
 import type { Turn } from './turn.js';
-import { type ClaimView, type LineView, lineView, type Note } from './view.js';
+import { type ClaimView, type LineView, lineView, type Note, withTokenAsText } from './view.js';
 import { type Patience, Waiter } from './waiter.js';
 
 export interface InstanceOptions {
@@ -73,6 +73,7 @@ export class Instance {
   #closing: Closing | undefined;
   #closed: Promise<void> | undefined;
   #over = false;
+  readonly #whenOver = new Set<() => void>();
 
   constructor(source: EngineSource, options: InstanceOptions) {
     this.source = source;
@@ -106,7 +107,7 @@ export class Instance {
 
   #acquire(target: Target, asking: Asking): Promise<Turn | undefined> {
     this.#assertOpen();
-    const { ref: line, key, capacity, rw } = target;
+    const { ref: line, key } = target;
     const { weight, patience } = asking;
     patience.signal?.throwIfAborted();
     const inside = this.options.reentrant && target.reentrant ? enclosingTurn(this, key) : undefined;
@@ -114,13 +115,29 @@ export class Instance {
     const waiter = new Waiter(this.options.clock, weight, patience);
     const realm = this.#realm(line.name);
     if (outer) {
-      floorOf(outer).enter(waiter, { admit: () => this.#assertRoom(), addPending: (by) => realm.addPending(by) });
+      floorOf(outer).enter(waiter, {
+        admit: () => this.#assertRoom(),
+        addPending: (by) => realm.addPending(by),
+        ...(!asking.within && { takeRealLock: () => this.#takeRealLock(target, asking, waiter) }),
+      });
     } else {
       if (!waiter.triesOnce) this.#assertRoom();
-      const cohort = target.cohort && this.options.cohort;
-      realm.line(line, key).acquire(waiter, { line, weight, capacity, rw, cohort, note: this.#note(asking) });
+      this.#takeRealLock(target, asking, waiter);
     }
     return waiter.promise;
+  }
+
+  #takeRealLock({ ref: line, key, capacity, rw, cohort }: Target, asking: Asking, waiter: Waiter): void {
+    this.#realm(line.name)
+      .line(line, key)
+      .acquire(waiter, {
+        line,
+        weight: asking.weight,
+        capacity,
+        rw,
+        cohort: cohort && this.options.cohort,
+        note: this.#note(asking),
+      });
   }
 
   /** A user's function begins to work inside its locks. Answers with what is to be called when it has ended. */
@@ -184,7 +201,9 @@ export class Instance {
   /** One remote call outside of any session, with our own deadline, and errors of our own. */
   async call<T>(doing: string, work: Promise<T>): Promise<T> {
     try {
-      return await this.#deadlines.race(work, () => new EngineError(`The engine did not answer to ${doing} in time.`));
+      return await this.#deadlines.race(work, () =>
+        this.#over ? new ClosedError() : new EngineError(`The engine did not answer to ${doing} in time.`),
+      );
     } catch (error) {
       throw asHoldfastError(error, doing);
     }
@@ -212,17 +231,30 @@ export class Instance {
   async #close(closing: Closing): Promise<void> {
     // Listeners that call back into us must find us closing already.
     await Promise.resolve();
-    const realms = [...this.#realms.values()];
     // Where nobody works, everything goes with the sessions, at once.
-    if (this.#working.size > 0) for (const realm of realms) realm.drain(this);
+    if (this.#working.size > 0) for (const realm of this.#realms.values()) realm.drain(this);
     for (const work of [...this.#working]) if (work.yields) revoke(work);
     await closing.drained;
     this.#over = true;
-    await Promise.all(realms.map((realm) => realm.close()));
+    // Also those that were first used meanwhile.
+    await Promise.all(Array.from(this.#realms.values(), (realm) => realm.close()));
     const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());
     // An engine that hangs, or has not connected yet, does not keep us: what it has of ours dies with its ttl.
     if (this.#connected) await this.call('close', disposed!).catch(() => {});
     else disposed?.catch(() => {});
+    this.#deadlines.end();
+    this.#explaining.end();
+    for (const run of this.#whenOver) run();
+  }
+
+  /** Calls it when this has closed, unless it is told before that it need not. */
+  onOver(run: () => void): () => void {
+    this.#whenOver.add(run);
+    return () => this.#whenOver.delete(run);
+  }
+
+  get closing(): boolean {
+    return this.#closing !== undefined;
   }
 
   /** Whether it takes calls of the code that asks. Work that began before it was told to close may go on. */
@@ -324,7 +356,7 @@ export class Instance {
   /** Why one try found the lock busy: who holds it, if that can be had soon. */
   async busy(ref: LineRef): Promise<AcquireTimeoutError> {
     const look = await new Promise<Look | undefined>((resolve) => {
-      const looking = this.#explaining.start(() => resolve(undefined));
+      const looking = this.#explaining.start(() => resolve(undefined), true);
       void this.look(ref).then((seen) => looking.answered() && resolve(seen));
     });
     return new AcquireTimeoutError(ref.name, 0, { holder: look?.holder, place: look?.places.size });
@@ -341,5 +373,5 @@ export function lineKey(ref: LineRef): string {
 }
 
 function blocker({ label, session, token, since }: ClaimView): Blocker {
-  return { label, session, token, since };
+  return withTokenAsText({ label, session, token, since });
 }

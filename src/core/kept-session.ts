@@ -21,6 +21,8 @@ interface Asking<T> {
   silence(error: HoldfastError): void;
   /** An answer that came after `silence`. */
   late?(value: T): void;
+  /** A user awaits it, so the process must not end meanwhile. An enter has its beat for that. Default: false. */
+  readonly awaited?: boolean;
 }
 
 /**
@@ -133,6 +135,7 @@ export class KeptSession implements SessionListener {
     this.#leaving.add(claim.id);
     return new Promise((resolve) => {
       this.ask('leave', this.engine.leave(claim), {
+        awaited: true,
         answer: (existed) => {
           this.#left(claim.id);
           resolve(existed);
@@ -172,9 +175,12 @@ export class KeptSession implements SessionListener {
     for (const standing of standings) standing.lose(loss);
     const engine = this.#engine;
     if (!engine) return;
+    // What was asked of it is moot.
+    this.#deadlines!.end();
+    const awaited = loss.reason === 'released';
     this.#freed = new Promise((resolve) => {
       // The engine frees what a dead session had after its ttl; telling it is only quicker, so silence is no harm.
-      this.ask('close', engine.close(), { answer: resolve, silence: () => resolve() });
+      this.ask('close', engine.close(), { awaited, answer: resolve, silence: () => resolve() });
     });
   }
 
@@ -197,7 +203,7 @@ export class KeptSession implements SessionListener {
   ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
     const call = this.#deadlines!.start(() => {
       on.silence(silence(doing));
-    });
+    }, on.awaited);
     work.then(
       (value) => {
         if (call.answered()) on.answer(value);

@@ -32,7 +32,12 @@ export class LocalLine implements Waited {
   readonly key: string;
   readonly realm: Realm;
   #explanation: Explanation | undefined;
+  endlessWaits = 0;
   readonly #holds = new Queue<Hold>();
+  /** Those of them that the engine has granted, and how many writers it has not. */
+  readonly #granted: Hold[] = [];
+  #writersWaiting = 0;
+  #capacity = 1;
   #last: Cohort | undefined;
 
   constructor(ref: LineRef, key: string, realm: Realm) {
@@ -52,22 +57,17 @@ export class LocalLine implements Waited {
     return this.ref.name;
   }
 
-  /** A semaphore's waiter is served by any of its holders, so none of them alone can be said to block it. */
+  /** A semaphore's waiter is served by any of its holders, so none of them alone blocks it, unless it wants all permits. */
   *holders(weight: number): Iterable<Turn> {
-    if (this.ref.kind === 'semaphore') return;
+    if (this.ref.kind === 'semaphore' && weight < this.#capacity) return;
     // A reader waits for readers only where a writer of ours stands between them.
-    let shares = weight < ALL;
-    for (const { exclusive, granted } of this.#holds) if (exclusive && !granted) shares = false;
-    for (const { exclusive, turns } of this.#holds)
+    const shares = this.ref.kind === 'lock' && weight < ALL && this.#writersWaiting === 0;
+    for (const { exclusive, turns } of this.#granted)
       if (exclusive || !shares) for (const turn of turns) yield* turn.blockers();
   }
 
-  /** Whether others may wait beside whoever holds it. */
-  get crowded(): boolean {
-    return this.#holds.size > 1 || (this.#last?.waiting ?? 0) > 0;
-  }
-
   acquire(waiter: Waiter, request: AcquireRequest): void {
+    this.#capacity = request.capacity;
     if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
     const place = request.cohort ? this.#last?.admits(request) : undefined;
     if (place === 'at once') return this.#last!.serve(waiter);
@@ -91,10 +91,21 @@ export class LocalLine implements Waited {
 
   began(hold: Hold): void {
     hold.link = this.#holds.push(hold);
+    if (hold.exclusive) this.#writersWaiting += 1;
+  }
+
+  granted(hold: Hold): void {
+    this.#granted.push(hold);
+    if (hold.exclusive) this.#writersWaiting -= 1;
   }
 
   ended(hold: Hold): void {
-    if (hold.link) this.#holds.remove(hold.link);
+    if (!hold.link) return;
+    this.#holds.remove(hold.link);
+    hold.link = undefined;
+    const at = this.#granted.indexOf(hold);
+    if (at !== -1) this.#granted.splice(at, 1);
+    else if (hold.exclusive) this.#writersWaiting -= 1;
     if (this.#holds.size === 0) this.realm.lines.delete(this.key);
   }
 

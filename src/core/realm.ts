@@ -32,6 +32,7 @@ export class Realm {
   readonly #deadlines: Deadlines;
   #session: KeptSession | undefined;
   #opening: KeptSession | undefined;
+  #openingCall: { answered(): boolean } | undefined;
   /** Sessions in a row that could not be opened, or died before they had beaten once. */
   #attempts = 0;
   /** Runs while we wait before the next attempt. */
@@ -110,6 +111,8 @@ export class Realm {
     const error = new ClosedError();
     this.#closed = true;
     this.#pause?.close();
+    // Whatever comes of it, nobody awaits it any more.
+    this.#openingCall?.answered();
     for (const line of [...this.lines.values()]) line.close(error);
     for (const standing of [...this.#unopened]) standing.fail(error);
     this.#failReady(error, true);
@@ -146,9 +149,8 @@ export class Realm {
     const { clock } = this.options;
     const session = new KeptSession(clock, this);
     this.#opening = session;
-    const call = this.#deadlines.start(() => {
-      this.#failedToOpen(silence('open'));
-    });
+    const call = this.#deadlines.start(() => this.#failedToOpen(silence('open')), true);
+    this.#openingCall = call;
     let sentAt = 0;
     let sentAtWall = 0;
     const opened = this.options.connect().then((engine) => {

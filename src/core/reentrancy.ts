@@ -8,6 +8,8 @@ import type { Turn } from './turn.js';
 /** Something that code can wait for: a line, or the floor of a turn. */
 export interface Waited {
   readonly name: string;
+  /** How many wait here inside a run, and for as long as it takes. */
+  endlessWaits: number;
   /** The turns that must end before a waiter of this weight is served. */
   holders(weight: number): Iterable<Turn>;
 }
@@ -16,7 +18,6 @@ export class Frame {
   /** The Holdfast instance: two instances are strangers to each other. */
   readonly owner: object;
   readonly lineKey: string;
-  readonly turn: Turn;
   /** Counts outermost frames: one number for all that a task holds and waits for. */
   readonly task: number;
   /** What code inside this frame waits for at the moment. */
@@ -24,20 +25,25 @@ export class Frame {
   /** A user's function works in it, not only a wait of ours. */
   works = false;
   #parent: Frame | undefined;
-  #over = false;
+  #turn: Turn | undefined;
 
   constructor(owner: object, lineKey: string, turn: Turn, task: number, parent = currentFrame()) {
     this.#parent = parent;
     this.task = parent?.task ?? task;
     this.owner = owner;
     this.lineKey = lineKey;
-    this.turn = turn;
+    this.#turn = turn;
     turn.frame = this;
+  }
+
+  /** While its run goes on. */
+  get turn(): Turn {
+    return this.#turn!;
   }
 
   /** Its run has ended: code that outlives it (a detached promise) is not inside any more. */
   get over(): boolean {
-    return this.#over;
+    return this.#turn === undefined;
   }
 
   /**
@@ -53,8 +59,11 @@ export class Frame {
     return storage.run(this, work);
   }
 
+  /** Whoever still refers to it (a promise, a timer, an async context) keeps nothing else alive by that. */
   end(): void {
-    this.#over = true;
+    this.#parent = this.parent;
+    this.#turn = undefined;
+    this.works = false;
   }
 
   /** Itself and those around it. */
@@ -121,10 +130,12 @@ export class Wait {
     this.on = on;
     this.weight = weight;
     this.#frames = [...frame.chain()];
+    on.endlessWaits += 1;
     for (const each of this.#frames) each.waits.add(this);
   }
 
   end(): void {
+    this.on.endlessWaits -= 1;
     for (const frame of this.#frames) frame.waits.delete(this);
   }
 }

@@ -180,6 +180,7 @@ export class Standing {
     return new Promise((resolve) => {
       if (!this.held) return resolve();
       session.ask('reweigh', session.engine.reweigh(this.#claim!), {
+        awaited: true,
         answer: () => resolve(),
         silence: () => {
           resolve();

@@ -4,6 +4,8 @@
  */
 import { channel, tracingChannel } from 'node:diagnostics_channel';
 import type { Loss } from './errors.js';
+import { outside } from './outside.js';
+import { withTokenAsText } from './view.js';
 
 export interface AcquireMessage {
   readonly name: string;
@@ -49,14 +51,19 @@ export const traceAcquire = <T>(message: AcquireMessage, run: () => Promise<T>):
   acquire.tracePromise(run, message);
 
 export const traceRelease = <T>(message: ReleaseMessage, run: () => Promise<T>): Promise<T> =>
-  release.tracePromise(run, message);
+  release.tracePromise(run, withTokenAsText(message));
 
 export const traceBeat = <T>(message: BeatMessage, run: () => Promise<T>): Promise<T> =>
   beat.hasSubscribers ? beat.tracePromise(run, message) : run();
 
-export const publishGranted = (message: GrantedMessage): void => granted.publish(message);
+export const publishGranted = (message: GrantedMessage): void => granted.publish(withTokenAsText(message));
 
+/** Whoever happened to notice the loss has nothing to do with it. */
 export const publishLost = (message: LostMessage): void => {
-  if (lost.hasSubscribers) lost.publish(message);
-  if (message.loss.reason === 'evicted' && evicted.hasSubscribers) evicted.publish(message);
+  const channels = message.loss.reason === 'evicted' ? [lost, evicted] : [lost];
+  if (!channels.some(({ hasSubscribers }) => hasSubscribers)) return;
+  withTokenAsText(message);
+  outside(() => {
+    for (const each of channels) each.publish(message);
+  });
 };

@@ -13,10 +13,10 @@ export interface Grip {
   readonly validity: Validity;
   /** The turn that it is inside of. Undefined for one that stands in the engine's line. */
   readonly outer: Turn | undefined;
-  /** Whether somebody of this process waits where it stands. */
+  /** What everything inside the outermost turn stands on. */
+  readonly ground: Ground;
+  /** Whether code inside a run waits where it stands. */
   readonly waitedFor: boolean;
-  /** Acts on ends that the clock knows of and nobody has seen yet. */
-  notice(): void;
   /** True, or false where the engine had lost it before. */
   giveBack(turn: Turn): Promise<boolean>;
   /** Write → read: the token that it has from now on. */
@@ -25,6 +25,11 @@ export interface Grip {
   lighten(): Promise<void>;
   /** Told once, unless the user had given it back before. */
   lost(turn: Turn, loss: Loss): void;
+}
+
+export interface Ground {
+  /** Acts on an end of the session that the clock knows of and nobody has seen yet. */
+  notice(): void;
 }
 
 export type TurnState = 'held' | 'jeopardy' | 'lost' | 'released';
@@ -89,6 +94,10 @@ export class Turn {
     return this.#grip.outer;
   }
 
+  get ground(): Ground {
+    return this.#grip.ground;
+  }
+
   get weight(): number {
     return this.#weight;
   }
@@ -142,10 +151,16 @@ export class Turn {
     return this.#state === 'over';
   }
 
-  /** The turns that must end before this one does: itself, or, once it is only kept for them, those inside. */
+  /** The turns that must end before this one does: itself, unless it is only kept for those inside, and those. */
   *blockers(): Iterable<Turn> {
-    if (this.open) yield this;
-    else if (this.floor) yield* this.floor.holders();
+    for (const turn of this.#family()) if (!turn.over && !turn.released) yield turn;
+  }
+
+  /** Itself and all that are inside it, the outer before the inner. Runs may be nested deeper than the stack. */
+  #family(): readonly Turn[] {
+    const family: Turn[] = [this];
+    for (const { floor } of family) if (floor) family.push(...floor.occupants());
+    return family;
   }
 
   get waitedFor(): boolean {
@@ -154,8 +169,12 @@ export class Turn {
 
   /** Acts on what the clock says: what has ended is lost now, whether a timer has run or not. */
   notice(): void {
-    this.#grip.notice();
-    if (this.#state !== 'over' && this.#hasReachedEnd()) this.forfeit({ reason: 'maxHold' });
+    this.#grip.ground.notice();
+    if (this.over || !this.#hasReachedEnd()) return;
+    // Whoever is inside another turn ends no later than that one, and is lost with it.
+    let outermost: Turn = this;
+    for (let turn = this.outer; turn; turn = turn.outer) if (!turn.over && turn.#hasReachedEnd()) outermost = turn;
+    outermost.forfeit({ reason: 'maxHold' });
   }
 
   /** It ends after so long at the latest, with all that is inside. */
@@ -192,9 +211,13 @@ export class Turn {
     return this.#givenBack;
   }
 
-  /** The same without waiting for those inside, of whom the caller may be one. */
+  /**
+   * The same without waiting for those inside, of whom the caller may be one. Whoever still waits to come inside is told to take
+   * the real lock; at the end of a run they are part of what was begun inside it.
+   */
   release(): Promise<boolean> {
     const givenBack = this.close();
+    this.floor?.expel();
     return this.#state === 'closing' ? RELEASED : givenBack;
   }
 
@@ -222,12 +245,19 @@ export class Turn {
 
   /** The engine has lost it, or will when the session ends: there is nothing to give back. */
   lose(loss: Loss): void {
-    if (this.#state === 'over') return;
+    if (this.over) return;
+    const family = this.#family().filter((turn) => !turn.over);
+    const told = family.map((turn) => turn.#end(loss));
+    for (const { floor } of family) floor?.evacuate(loss);
+    // Those inside first.
+    for (const tell of told.toReversed()) tell();
+  }
+
+  #end(loss: Loss): () => void {
     const told = this.#tell(loss);
     this.#state = 'over';
     this.#endTimer?.close();
-    this.floor?.lose(loss);
-    told();
+    return told;
   }
 
   /** Loses it by our own decision and gives it back. */
@@ -247,15 +277,17 @@ export class Turn {
 
   /** The instance ends: what no function works in any more is given back, here and inside. */
   drain(error: HoldfastError, owner: object): void {
-    const kept = this.frame?.works || isWorkOf(owner, this.askedIn);
-    if (!kept) this.revoke({ reason: 'released' });
-    this.floor?.drain(error, owner);
+    const family = this.#family();
+    const idle = family.filter(({ frame, askedIn }) => !frame?.works && !isWorkOf(owner, askedIn));
+    for (const turn of idle) turn.revoke({ reason: 'released' });
+    for (const { floor } of family) floor?.drain(error, owner);
     // Functions inside it may end: it is given back when they have.
-    if (!kept) void this.close();
+    for (const turn of idle.toReversed()) void turn.close();
   }
 
   lossError(): LeaseLostError {
-    const loss = (this.#released ? undefined : this.loss) ?? { reason: 'released' };
+    const doubt: Loss | undefined = this.open ? { reason: 'expired', detail: IN_DOUBT } : undefined;
+    const loss = (this.#released ? undefined : (this.loss ?? doubt)) ?? { reason: 'released' };
     return new LeaseLostError(this.line.name, loss, this.#hand.token);
   }
 
@@ -283,6 +315,7 @@ export class Turn {
   }
 }
 
+const IN_DOUBT = 'the machine may have been suspended; the next beat will tell';
 const RELEASED = Promise.resolve(true);
 const LOST = Promise.resolve(false);
 

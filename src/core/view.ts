@@ -1,5 +1,5 @@
 import type { EngineClaim, EngineLine, LineKind } from './engine.js';
-import { TURNS_PER_TOKEN } from './hold.js';
+import { usersToken } from './token.js';
 
 /** A line as people and tools see it. `JSON.stringify` writes its tokens as strings. */
 export interface LineView {
@@ -55,7 +55,7 @@ function claimView(claim: EngineClaim, localView: LocalView): ClaimView {
   const { id, state, weight, since } = claim;
   const own = localView(id);
   const note = readNote(claim.note);
-  const token = own?.token ?? (claim.token === undefined ? undefined : claim.token * TURNS_PER_TOKEN);
+  const token = own?.token ?? (claim.token === undefined ? undefined : usersToken(claim.token, 0));
   return withTokenAsText({
     id,
     state,

@@ -43,6 +43,7 @@ export class Waiter {
   #resolve!: (turn: Turn | undefined) => void;
   #reject!: (error: unknown) => void;
   #timer: Timer | undefined;
+  #watched = false;
   #trying: { answered(): boolean } | undefined;
 
   constructor(clock: Clock, weight: number, patience: Patience) {
@@ -67,7 +68,8 @@ export class Waiter {
    */
   watch(clock: Clock, tries: Deadlines | undefined): void {
     const { timeoutMs, signal } = this.patience;
-    if (this.settled) return;
+    if (this.settled || this.#watched) return;
+    this.#watched = true;
     if (this.triesOnce) this.#trying = tries?.start(() => this.at?.timedOut(this));
     else if (timeoutMs !== undefined) this.#countDown(clock, timeoutMs);
     if (signal) quitOnAbort(signal, this);
@@ -80,6 +82,18 @@ export class Waiter {
       this.#timer = clock.timer(leftMs, () => this.at?.timedOut(this));
       this.at?.nearlyOver();
     });
+  }
+
+  /** It begins anew at another station, with what is left of its time. */
+  goElsewhere(begin: (waiter: Waiter) => void): void {
+    this.wait?.end();
+    this.wait = undefined;
+    this.at = undefined;
+    try {
+      begin(this);
+    } catch (error) {
+      this.reject(error);
+    }
   }
 
   resolve(turn: Turn | undefined): void {

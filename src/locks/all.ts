@@ -51,7 +51,7 @@ class LockSet implements AllLock {
 
   tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
     const task = taskForRun();
-    return this.#gather(task, (member) => member.take(options, false, task));
+    return this.#gather(task, (member) => member.take(options, false, task), this.#endOfTry());
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -86,9 +86,15 @@ class LockSet implements AllLock {
           throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
         }
       },
-      timeoutMs ? startedAt + timeoutMs + LATE_MS : undefined,
+      timeoutMs === 0 ? this.#endOfTry() : timeoutMs && startedAt + timeoutMs + LATE_MS,
     );
     return leases as Leases;
+  }
+
+  /** One try may take as long as the engine may take for one answer. */
+  #endOfTry(): number {
+    const { clock, ttlMs } = this.#instance.options;
+    return clock.now() + ttlMs / 3;
   }
 
   #until(endsAt: number, work: Promise<unknown>): Promise<void> {
@@ -113,7 +119,11 @@ class LockSet implements AllLock {
   ): Promise<Leases | undefined> {
     const taken = new Map<string, HeldLease>();
     const frames: Frame[] = [];
-    const giveBack = (): Promise<unknown> => Promise.all([...taken.values()].map((lease) => lease.release()));
+    // An engine that does not answer is not waited for: whoever tries, or has a timeout, is to be told in time.
+    const giveBack = (): Promise<unknown> => {
+      const given = Promise.all([...taken.values()].map((lease) => lease.release()));
+      return settleBy === undefined ? given : this.#until(settleBy, given);
+    };
     try {
       for (const member of this.#members) {
         const inside = frames.at(-1);
@@ -129,8 +139,7 @@ class LockSet implements AllLock {
       leases.assertHeld();
       return leases;
     } catch (error) {
-      // A timeout is not to wait for an engine that does not answer.
-      await (settleBy === undefined ? giveBack() : this.#until(settleBy, giveBack()));
+      await giveBack();
       throw error;
     } finally {
       for (const frame of frames) frame.end();

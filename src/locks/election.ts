@@ -1,5 +1,5 @@
 import { type Duration, parseDuration, show } from '../core/duration.js';
-import { ConfigError, EngineError, LeaseLostError } from '../core/errors.js';
+import { ClosedError, ConfigError, EngineError, LeaseLostError } from '../core/errors.js';
 import { type Instance, lineKey, type Target } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkName } from '../core/names.js';
@@ -64,6 +64,8 @@ export class Election {
         return await runInside(this.#instance, [frame], () => work(term), { yields: true });
       } catch (error) {
         if (!tellsLoss(error, term)) throw error;
+        // Also where the code around it may still acquire: the next term would be over before it began.
+        if (this.#instance.closing) throw new ClosedError();
       }
     }
   }
@@ -130,10 +132,12 @@ export class Election {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.close();
+        forget();
         signal?.removeEventListener('abort', done);
         resolve();
       };
       const timer = this.#instance.options.clock.timer(ms, done);
+      const forget = this.#instance.onOver(done);
       signal?.addEventListener('abort', done, { once: true });
     });
   }
@@ -141,8 +145,8 @@ export class Election {
 
 /** Whether the error says no more than that the term is over: whatever was aborted says so in its own way. */
 function tellsLoss(error: unknown, term: HeldLease): boolean {
-  if (!term.turn.loss) return false;
-  return error instanceof LeaseLostError || (error instanceof Error && error.name === 'AbortError');
+  if (error instanceof LeaseLostError) return error.lock === term.name && error.token === term.token;
+  return term.turn.loss !== undefined && error instanceof Error && error.name === 'AbortError';
 }
 
 function checkValue(value: unknown): void {

@@ -1,6 +1,6 @@
 import { type Duration, parseDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
-import { ConfigError, quote } from '../core/errors.js';
+import { ClosedError, ConfigError, quote } from '../core/errors.js';
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
 import { checkName } from '../core/names.js';
 import { Frame, taskForRun } from '../core/reentrancy.js';
@@ -144,6 +144,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     if (!lease.belongsTo(this.#instance)) {
       throw new ConfigError(`within must be a lease of the same Holdfast; got one of ${quote(lease.name)} of another.`);
     }
+    if (!this.#instance.open) throw new ClosedError();
     lease.turn.notice();
     if (lease.state === 'released' || lease.state === 'lost') throw lease.lossError();
     return lease.turn;

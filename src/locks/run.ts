@@ -1,6 +1,7 @@
 import type { Instance } from '../core/instance.js';
 import { ClosedError, type HoldfastError, LeaseLostError } from '../core/errors.js';
 import type { Frame } from '../core/reentrancy.js';
+import type { Turn } from '../core/turn.js';
 
 export interface RunOptions {
   /** It is told at once when its instance closes, and what it resolves with then counts. Default: false. */
@@ -23,14 +24,15 @@ export async function runInside<T>(
     // It was lost before anything began, or its instance closes: nothing may begin then.
     if (!turn.open || !instance.open) throw await abandon(frames);
   }
+  const turns = frames.map(({ turn }) => turn);
   const ended = instance.begin({ frames, yields });
   const end = async (): Promise<LeaseLostError | undefined> => {
     for (const frame of frames) frame.end();
-    const before = yields ? undefined : lossOf(frames);
+    const before = yields ? undefined : lossOf(turns);
     ended();
     // Leases inside that nobody awaited are waited for here.
-    await Promise.all(frames.map(({ turn }) => turn.close()));
-    const after = lossOf(frames);
+    await Promise.all(turns.map((turn) => turn.close()));
+    const after = lossOf(turns);
     // An instance that closes after the function has ended takes nothing from it.
     return before ?? (after?.reason === 'released' ? undefined : after);
   };
@@ -47,19 +49,24 @@ export async function runInside<T>(
   return value;
 }
 
-function lossOf(frames: readonly Frame[]): LeaseLostError | undefined {
-  const lost = frames.find(({ turn }) => turn.loss)?.turn;
+function lossOf(turns: readonly Turn[]): LeaseLostError | undefined {
+  const lost = turns.find(({ loss }) => loss);
   return lost && new LeaseLostError(lost.line.name, lost.loss!, lost.hand.token);
 }
 
 async function abandon(frames: readonly Frame[]): Promise<HoldfastError> {
+  const turns = frames.map(({ turn }) => turn);
   for (const frame of frames) frame.end();
-  const lost = frames.find(({ turn }) => !turn.open)?.turn;
-  await Promise.all(frames.map(({ turn }) => turn.close()));
+  const lost = turns.find(({ open }) => !open);
+  await Promise.all(turns.map((turn) => turn.close()));
   return lost ? lost.undeliveredError() : new ClosedError();
 }
 
+/** Where it can't be told so, the user's error is passed on as it is. */
 function explain(error: unknown, lost: LeaseLostError): void {
-  if (!(error instanceof Error) || error.cause !== undefined || error.name === lost.name) return;
-  if (Object.isExtensible(error)) error.cause = lost;
+  try {
+    if (error instanceof Error && error.cause === undefined && error.name !== lost.name) error.cause = lost;
+  } catch {
+    // It is frozen, or has a cause of its own making.
+  }
 }

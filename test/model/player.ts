@@ -273,6 +273,7 @@ export class Player {
 
   async #release(held: Held, place: Place): Promise<string> {
     const { client } = held.asked;
+    if (!held.over) this.#reference.releases(held);
     held.over ??= 'released';
     // Called inside of an inner lease it does not wait for that one; for others it may.
     const inner = [...this.#reference.held].filter((other) => other.outer === held && inForce(other, this.#reference));
@@ -382,7 +383,7 @@ export class Player {
   }
 
   /** Waits for running functions until the drain ends, but not for those that it is called inside of. */
-  async #close({ drain }: { do: 'close'; drain?: number }, { client }: Place): Promise<string> {
+  async #close({ drain }: { do: 'close'; drain?: number }, { client, fns }: Place): Promise<string> {
     const at = now(client);
     const endsAt = Math.min(at + (drain ?? client.ttlMs), client.closing?.endsAt ?? Infinity);
     client.closing = { at: client.closing?.at ?? at, endsAt };
@@ -391,7 +392,8 @@ export class Player {
     const call = this.#promise('close()', client, dueAt);
     try {
       await client.locks.close(drain === undefined ? undefined : { drain });
-      if (client.working === 0) client.closed = true;
+      // What is called in the very moment in which a function around it ends may find that either way.
+      if (client.working === 0 && fns.every(({ endedAt }) => endedAt !== at)) client.closed = true;
       return 'done';
     } catch (error) {
       this.#violate('error', `close() threw ${String(error)}`);

@@ -55,6 +55,18 @@ const RELEASE_OUTER: Step = { do: 'release', lease: 'outer' };
 const RIVAL: Actor = other(pause(20), run('mutex a', 'rival', [pause(300)], { expect: 'granted' }));
 
 const INSIDE_NOW: readonly Fixed[] = [
+  fixed('who waits inside a lease that is released takes the real lock', [
+    run('mutex a', 'outer', [
+      {
+        do: 'together',
+        branches: [
+          [run('mutex a', 'first', [pause(50)])],
+          [pause(1), run('mutex a', 'second', [], { expect: 'granted' })],
+          [pause(10), RELEASE_OUTER],
+        ],
+      },
+    ]),
+  ]),
   fixed('who asks while a reader hears of its loss is not let in on what was lost', [
     { do: 'acquire', lock: 'read a', as: 'lost' },
     { do: 'onLost', lease: 'lost', steps: [{ do: 'acquire', lock: 'read a', as: 'next' }] },
@@ -209,6 +221,17 @@ const DOWNGRADE: readonly Fixed[] = [
 ];
 
 const FENCES: readonly Fixed[] = [
+  fixed('a reader that is let in after the downgrade is inside a reader', [
+    { do: 'acquire', lock: 'write a', as: 'writer' },
+    { do: 'acquire', lock: 'write a', as: 'inner', options: { within: 'writer' } },
+    { do: 'detach', steps: [{ do: 'acquire', lock: 'read a', as: 'late', options: { within: 'writer' } }] },
+    pause(10),
+    { do: 'detach', steps: [{ do: 'downgrade', lease: 'writer', as: 'reader' }] },
+    pause(10),
+    { do: 'release', lease: 'inner' },
+    pause(50),
+    { do: 'set', lease: 'late', expect: 'HOLDFAST_CONFIG' },
+  ]),
   fixed('a read lock inside a write lock is the writer to the register', [
     run('write a', 'outer', [
       { do: 'set', lease: 'outer', expect: 'done' },
@@ -341,6 +364,28 @@ const DEADLOCKS: readonly Fixed[] = [
     'readers that only share are no cycle',
     [run('read a', 'outer', [pause(100), run('mutex b', 'inner', [], { expect: 'granted' })])],
     [run('mutex b', 'outer2', [pause(200), run('read a', 'inner2', [], { expect: 'granted' })])],
+  ),
+];
+
+/** Cycles that go through what is inside a turn, and not through its own run. */
+const HIDDEN_DEADLOCKS: readonly Fixed[] = [
+  fixed('a cycle through the floor that a downgrade has left behind', [
+    run('write a', 'outer', [
+      {
+        do: 'together',
+        branches: [
+          [run('write a', 'inner', [pause(60), run('mutex b', 'wanted', [])])],
+          [pause(10), { do: 'downgrade', lease: 'outer', as: 'reader' }],
+          [pause(20), run('mutex b', 'held', [run('read a', 'behind', [])])],
+        ],
+      },
+    ]),
+  ]),
+  fixed(
+    'a cycle through what is inside by hand',
+    [run('mutex a', 'outer', [pause(400)])],
+    [pause(100), run('mutex a', 'inner', [pause(100), run('mutex b', 'wanted', [])], { options: { within: 'outer' } })],
+    [run('mutex b', 'held', [pause(120), run('mutex a', 'behind', [])])],
   ),
 ];
 
@@ -491,6 +536,7 @@ export const PROGRAMS: readonly Fixed[] = [
   ...FENCES,
   ...TIME,
   ...DEADLOCKS,
+  ...HIDDEN_DEADLOCKS,
   ...SMALL,
   ...CLOSE,
 ];

@@ -41,6 +41,8 @@ export interface Asked {
   pending: boolean;
   /** It waited behind a lease in force when its instance was closed: nothing but that may be its answer. */
   doomed?: boolean;
+  /** It waited inside a lease when that was released: only the real lock may be its answer. */
+  expelled?: boolean;
 }
 
 /** A lease that a user was given. */
@@ -120,6 +122,8 @@ export class Reference {
       this.#violate('over already', `${told(held)} was given though it was ${lease.state}`);
     if (asked.doomed) this.#violate('closed', `${told(held)} was given though its instance closed while it waited`);
     if (asked.closed === 'closed') this.#violate('closed', `${told(held)} was given after close()`);
+    if (outer && asked.expelled)
+      this.#violate('inside', `${told(held)} was let in to ${told(outer)}, which was released before`);
     if (outer) this.#checkNested(held, outer);
     else this.#checkRoot(held);
     return held;
@@ -134,6 +138,18 @@ export class Reference {
     if (!grew) this.#violate('token', `${told(reader)} was made of ${told(writer)}`);
     if (!outer && lease.held) this.#checkToken(reader);
     return reader;
+  }
+
+  /** A lease is released by its user. */
+  releases(outer: Held): void {
+    for (const asked of this.asked) {
+      const { weight, capacity } = asked.share;
+      const limit = outer.share.kind === 'semaphore' ? outer.weight : capacity;
+      if (asked.outer !== outer || !asked.waits) continue;
+      asked.expelled ||= [...this.#held].some(
+        (held) => held.outer === outer && held.weight + weight > limit && inForce(held, this),
+      );
+    }
   }
 
   /** An instance was closed. */
@@ -413,6 +429,8 @@ function isAbove(outer: Held, held: Held): boolean {
 }
 
 function isTokenOf(outer: Held, token: bigint): boolean {
+  // The reader's own lease comes when the downgrade is done; its token is the next of the same claim.
+  if (outer.over === 'downgraded' && !outer.reader && token === outer.lease.token + 1n) return true;
   return outer.lease.token === token || (outer.reader !== undefined && isTokenOf(outer.reader, token));
 }
 

@@ -109,7 +109,8 @@ export class World {
       enterAnswered: () => (client.answeredAt = process.clock.now()),
       looks: (line = '', by) => {
         looks.set(line, (looks.get(line) ?? 0) + by);
-        if (looks.get(line)! > 1 && this.calm) this.#violate('crowd', `${name} looks at ${line} twice at once`);
+        if (looks.get(line)! > 1 && this.calm && !client.closing)
+          this.#violate('crowd', `${name} looks at ${line} twice at once`);
       },
       misplaced: (what) => this.#violate('context', `${name}: ${what} runs in the context of a user`),
     });

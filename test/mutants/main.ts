@@ -8,7 +8,7 @@
  * npm run mutants -- engines --sample  the few that CI hunts
  */
 import { parseArgs } from 'node:util';
-import { API_BUGS, CORE_BUGS, COST_BUGS } from './core.js';
+import { API_BUGS, CORE_BUGS, TESTED_BUGS } from './core.js';
 import { ENGINE_BUGS } from './engines/index.js';
 import { type Bug, check, uproot } from './plant.js';
 import { model, simulate } from './simulate.js';
@@ -33,7 +33,7 @@ function coreHunts(): Hunt[] {
   return [
     ...CORE_BUGS.map((bug) => ({ bug, find: () => simulate(bug) })),
     ...API_BUGS.map((bug) => ({ bug, find: () => model(bug) })),
-    ...COST_BUGS.map((bug) => ({ bug, find: () => runTest(bug) })),
+    ...TESTED_BUGS.map((bug) => ({ bug, find: () => runTest(bug) })),
   ];
 }
 

@@ -99,15 +99,18 @@ describe('on five nodes', () => {
     await Promise.all(others.map((port) => command(port, 'SET', `holdfast:${name}`, 'somebody', 'PX', '2000')));
     await locks.mutex(name).acquire();
     expect(late.length).toBeGreaterThanOrEqual(5);
-    // It is granted by three of them; the others hear of it a moment later, or with the next beat.
-    await isOn(name, 5);
-    const first = await holdersOn(five.ports, name);
+    // It is granted by three of them; the others hear of it a moment later, or with the next beat. Until then one may have
+    // what an earlier try has not given back yet.
+    let first = await holdersOn(five.ports, name);
+    await until('all five have the same', async () => {
+      first = await holdersOn(five.ports, name);
+      return first[0] !== null && new Set(first).size === 1;
+    });
     heard = true;
     for (const come of late) come();
     // On each node these come after what came late.
     await Promise.all(clients.map((client) => client.ping()));
     expect(await holdersOn(five.ports, name)).toEqual(first);
-    expect(first.filter((value) => value !== null)).toHaveLength(5);
   });
 
   test('a URL names them all', async () => {

@@ -3,14 +3,14 @@ import { describe, expect, test } from 'vitest';
 import type { LineKind } from '../../../src/core/engine.js';
 import { DeadlockError, LeaseLostError } from '../../../src/core/errors.js';
 import { ALL, holders } from '../../../src/core/line.js';
-import { floorOf, type WaitingCount } from '../../../src/core/floor.js';
+import { floorOf, type Outside } from '../../../src/core/floor.js';
 import { type Grip, Turn } from '../../../src/core/turn.js';
 import { Validity } from '../../../src/core/validity.js';
 import { Waiter } from '../../../src/core/waiter.js';
 import { settled, VirtualClock } from '../virtual-clock.js';
 
 const TOKEN = 7n;
-const COUNT: WaitingCount = { admit: () => undefined, addPending: () => undefined };
+const COUNT: Outside = { admit: () => undefined, addPending: () => undefined };
 
 /** What the outer turn stands on: always well. */
 function outerTurn(kind: LineKind, weight: number): Turn {
@@ -23,7 +23,7 @@ function outerTurn(kind: LineKind, weight: number): Turn {
     validity,
     outer: undefined,
     waitedFor: false,
-    notice: () => undefined,
+    ground: { notice: () => undefined },
     giveBack: () => Promise.resolve(true),
     readersToken: () => TOKEN + 1n,
     lighten: () => Promise.resolve(),
@@ -155,9 +155,13 @@ describe('the floor inside a hold', () => {
             await bench.expectRule();
           }
 
-          // The outer release waits for all that is inside, and for nothing more.
+          // The outer release waits for all that is inside, and for nothing more: nobody new gets in.
           let released = false;
+          const waiting = bench.inside.slice(bench.holding().length);
           const releasing = bench.outer.close().then(() => (released = true));
+          await bench.outer.release();
+          for (const { waiter } of waiting) await expect(waiter.promise).rejects.toBeInstanceOf(LeaseLostError);
+          bench.inside = [...bench.holding()];
           while (bench.inside.length > 0) {
             await settled();
             expect(released).toBe(false);

@@ -22,7 +22,7 @@ export interface Outside {
   admit(): void;
   addPending(by: 1 | -1): void;
   /** Takes the real lock instead. Absent where the caller has said by hand what it wants to be inside of. */
-  takeRealLock?(waiter: Waiter): void;
+  readonly takeRealLock?: () => void;
 }
 
 /**

@@ -85,12 +85,12 @@ export class Waiter {
   }
 
   /** It begins anew at another station, with what is left of its time. */
-  goElsewhere(begin: (waiter: Waiter) => void): void {
+  goElsewhere(begin: () => void): void {
     this.wait?.end();
     this.wait = undefined;
     this.at = undefined;
     try {
-      begin(this);
+      begin();
     } catch (error) {
       this.reject(error);
     }

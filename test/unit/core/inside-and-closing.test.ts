@@ -21,10 +21,8 @@ function withSessions(source: EngineSource, make: (session: Session) => Partial<
     ...source,
     connect: async (setup) => {
       const engine = await source.connect(setup);
-      const { inspect, registers } = engine;
       return {
-        ...(inspect && { inspect: inspect.bind(engine) }),
-        ...(registers && { registers }),
+        inspect: (query) => engine.inspect!(query),
         open: async (options, listener) => {
           const session = await engine.open(options, listener);
           const same: Session = {

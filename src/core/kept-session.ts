@@ -134,7 +134,7 @@ export class KeptSession implements SessionListener {
     if (this.#loss) return Promise.resolve(false);
     this.#leaving.add(claim.id);
     return new Promise((resolve) => {
-      this.ask('leave', this.engine.leave(claim), {
+      this.ask('leave', () => this.engine.leave(claim), {
         awaited: true,
         answer: (existed) => {
           this.#left(claim.id);
@@ -180,7 +180,7 @@ export class KeptSession implements SessionListener {
     const awaited = loss.reason === 'released';
     this.#freed = new Promise((resolve) => {
       // The engine frees what a dead session had after its ttl; telling it is only quicker, so silence is no harm.
-      this.ask('close', engine.close(), { awaited, answer: resolve, silence: () => resolve() });
+      this.ask('close', () => engine.close(), { awaited, answer: resolve, silence: () => resolve() });
     });
   }
 
@@ -200,11 +200,11 @@ export class KeptSession implements SessionListener {
   // --- calls ----------------------------------------------------------------------------------------------------
 
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
-  ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
+  ask<T>(doing: string, work: () => Promise<T>, on: Asking<T>): void {
     const call = this.#deadlines!.start(() => {
       on.silence(silence(doing));
     }, on.awaited);
-    work.then(
+    promised(work).then(
       (value) => {
         if (call.answered()) on.answer(value);
         else on.late?.(value);
@@ -266,8 +266,8 @@ export class KeptSession implements SessionListener {
       this.#beaten(pulse, number, now, wall);
     };
     const roster = this.#roster();
-    const sent = traceBeat({ claims: roster.count }, () => this.engine.beat(roster));
-    this.ask('beat', sent, {
+    const send = (): Promise<Pulse> => traceBeat({ claims: roster.count }, () => this.engine.beat(roster));
+    this.ask('beat', send, {
       answer: (pulse) => {
         this.#beating = false;
         beaten(pulse);
@@ -339,4 +339,13 @@ export function deadlineMs(ttlMs: number): number {
 
 function isOlder(knownAtBeat: number | undefined, beat: number): boolean {
   return knownAtBeat !== undefined && knownAtBeat < beat;
+}
+
+/** An engine that throws instead of rejecting has only another way to fail. */
+function promised<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return work();
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
 }

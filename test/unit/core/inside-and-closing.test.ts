@@ -244,6 +244,27 @@ describe('an error', () => {
     });
   });
 
+  test('that an engine throws instead of rejecting is a failure like any other', async () => {
+    const broken = (what: keyof Session): Partial<Session> => ({
+      [what]: () => {
+        throw new Error(`no ${what}`);
+      },
+    });
+    for (const what of ['enter', 'leave', 'reweigh', 'beat', 'close'] as const) {
+      const source = withSessions(memory(`throws-${what}`), () => broken(what));
+      const locks = new Holdfast(source, { ttl: '1s' });
+      const lease = await locks
+        .rwLock('a')
+        .write.acquire({ timeout: 50 })
+        .catch(() => undefined);
+      if (what !== 'enter') expect(lease!.held).toBe(true);
+      if (what === 'reweigh') await lease!.downgrade();
+      if (what === 'beat') await new Promise((resolve) => lease!.signal.addEventListener('abort', resolve));
+      await lease?.release();
+      await locks.close();
+    }
+  });
+
   test('of a lease in doubt does not say that it was released', async () => {
     let aheadMs = 0;
     const clock = {

@@ -28,6 +28,7 @@ const COHORT_MS = 50;
 export class Hold implements StandingEvents, Grip {
   /** At most as many as a cohort has turns. */
   readonly turns: Turn[] = [];
+  readonly clock: Clock;
   /** Its place among the holds of the local line. */
   link: Link<Hold> | undefined;
   readonly #line: LocalLine;
@@ -46,6 +47,7 @@ export class Hold implements StandingEvents, Grip {
   constructor(cohort: Cohort) {
     this.#cohort = cohort;
     this.#line = cohort.line;
+    this.clock = cohort.line.realm.options.clock;
     this.#weight = cohort.request.weight;
   }
 
@@ -127,10 +129,6 @@ export class Hold implements StandingEvents, Grip {
 
   get waitedFor(): boolean {
     return this.#line.endlessWaits > 0;
-  }
-
-  get clock(): Clock {
-    return this.#line.realm.options.clock;
   }
 
   get validity(): Validity {

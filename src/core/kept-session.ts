@@ -3,6 +3,7 @@ import type { Clock, Timer } from './clock.js';
 import { Deadlines } from './deadlines.js';
 import type { Claim, ClaimRef, IndexedClaim, Pulse, Roster, Session, SessionListener } from './engine.js';
 import { asHoldfastError, type HoldfastError, type Loss, silence } from './errors.js';
+import { GuardedSession } from './guarded-session.js';
 import type { Standing, StandingEvents } from './standing.js';
 import { traceBeat } from './telemetry.js';
 import { Validity } from './validity.js';
@@ -77,7 +78,7 @@ export class KeptSession implements SessionListener {
 
   /** Opened by a request that was sent at these times. A session that ended on the way stays ended. */
   start(engine: Session, sentAt: number, sentAtWall: number): void {
-    this.#engine = engine;
+    this.#engine = new GuardedSession(engine);
     this.#deadlines = new Deadlines(this.clock, deadlineMs(engine.ttlMs));
     this.validity.renew(sentAt, sentAtWall, this.ttlMs);
     if (this.#loss) return;
@@ -134,7 +135,7 @@ export class KeptSession implements SessionListener {
     if (this.#loss) return Promise.resolve(false);
     this.#leaving.add(claim.id);
     return new Promise((resolve) => {
-      this.ask('leave', () => this.engine.leave(claim), {
+      this.ask('leave', this.engine.leave(claim), {
         awaited: true,
         answer: (existed) => {
           this.#left(claim.id);
@@ -180,7 +181,7 @@ export class KeptSession implements SessionListener {
     const awaited = loss.reason === 'released';
     this.#freed = new Promise((resolve) => {
       // The engine frees what a dead session had after its ttl; telling it is only quicker, so silence is no harm.
-      this.ask('close', () => engine.close(), { awaited, answer: resolve, silence: () => resolve() });
+      this.ask('close', engine.close(), { awaited, answer: resolve, silence: () => resolve() });
     });
   }
 
@@ -200,11 +201,11 @@ export class KeptSession implements SessionListener {
   // --- calls ----------------------------------------------------------------------------------------------------
 
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
-  ask<T>(doing: string, work: () => Promise<T>, on: Asking<T>): void {
+  ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
     const call = this.#deadlines!.start(() => {
       on.silence(silence(doing));
     }, on.awaited);
-    promised(work).then(
+    work.then(
       (value) => {
         if (call.answered()) on.answer(value);
         else on.late?.(value);
@@ -266,8 +267,8 @@ export class KeptSession implements SessionListener {
       this.#beaten(pulse, number, now, wall);
     };
     const roster = this.#roster();
-    const send = (): Promise<Pulse> => traceBeat({ claims: roster.count }, () => this.engine.beat(roster));
-    this.ask('beat', send, {
+    const sent = traceBeat({ claims: roster.count }, () => this.engine.beat(roster));
+    this.ask('beat', sent, {
       answer: (pulse) => {
         this.#beating = false;
         beaten(pulse);
@@ -339,13 +340,4 @@ export function deadlineMs(ttlMs: number): number {
 
 function isOlder(knownAtBeat: number | undefined, beat: number): boolean {
   return knownAtBeat !== undefined && knownAtBeat < beat;
-}
-
-/** An engine that throws instead of rejecting has only another way to fail. */
-function promised<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return work();
-  } catch (error) {
-    return Promise.reject(error as Error);
-  }
 }

@@ -35,7 +35,9 @@ export class LocalLine implements Waited {
   endlessWaits = 0;
   readonly #holds = new Queue<Hold>();
   /** Those of them that the engine has granted, and how many writers it has not. */
-  readonly #granted: Hold[] = [];
+  #granted: Hold | undefined;
+  /** Mostly there is one, or none. */
+  #alsoGranted: Hold[] | undefined;
   #writersWaiting = 0;
   #capacity = 1;
   #last: Cohort | undefined;
@@ -62,7 +64,7 @@ export class LocalLine implements Waited {
     if (this.ref.kind === 'semaphore' && weight < this.#capacity) return;
     // A reader waits for readers only where a writer of ours stands between them.
     const shares = this.ref.kind === 'lock' && weight < ALL && this.#writersWaiting === 0;
-    for (const { exclusive, turns } of this.#granted)
+    for (const { exclusive, turns } of this.#allGranted())
       if (exclusive || !shares) for (const turn of turns) yield* turn.blockers();
   }
 
@@ -95,7 +97,8 @@ export class LocalLine implements Waited {
   }
 
   granted(hold: Hold): void {
-    this.#granted.push(hold);
+    if (this.#granted) (this.#alsoGranted ??= []).push(hold);
+    else this.#granted = hold;
     if (hold.exclusive) this.#writersWaiting -= 1;
   }
 
@@ -103,10 +106,24 @@ export class LocalLine implements Waited {
     if (!hold.link) return;
     this.#holds.remove(hold.link);
     hold.link = undefined;
-    const at = this.#granted.indexOf(hold);
-    if (at !== -1) this.#granted.splice(at, 1);
-    else if (hold.exclusive) this.#writersWaiting -= 1;
+    if (!this.#forgetGranted(hold) && hold.exclusive) this.#writersWaiting -= 1;
     if (this.#holds.size === 0) this.realm.lines.delete(this.key);
+  }
+
+  *#allGranted(): Iterable<Hold> {
+    if (this.#granted) yield this.#granted;
+    if (this.#alsoGranted) yield* this.#alsoGranted;
+  }
+
+  /** Whether it was among them. */
+  #forgetGranted(hold: Hold): boolean {
+    if (this.#granted === hold) {
+      this.#granted = this.#alsoGranted?.pop();
+      return true;
+    }
+    const at = this.#alsoGranted?.indexOf(hold) ?? -1;
+    if (at !== -1) this.#alsoGranted!.splice(at, 1);
+    return at !== -1;
   }
 
   settled(waiter: Waiter): void {

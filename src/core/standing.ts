@@ -128,7 +128,7 @@ export class Standing {
 
   #enter(attempt: number): void {
     const session = this.#session!;
-    session.ask('enter', () => session.engine.enter(this.#claim!), {
+    session.ask('enter', session.engine.enter(this.#claim!), {
       answer: (place) => this.#placed(place),
       late: (place) => this.#placed(place),
       silence: (error) => this.#unanswered(error, attempt),
@@ -179,7 +179,7 @@ export class Standing {
     const session = this.#session!;
     return new Promise((resolve) => {
       if (!this.held) return resolve();
-      session.ask('reweigh', () => session.engine.reweigh(this.#claim!), {
+      session.ask('reweigh', session.engine.reweigh(this.#claim!), {
         awaited: true,
         answer: () => resolve(),
         silence: () => {

@@ -16,7 +16,7 @@ export class GuardedSession implements Session {
     try {
       return this.#session.enter(claim);
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 
@@ -24,7 +24,7 @@ export class GuardedSession implements Session {
     try {
       return this.#session.leave(claim);
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 
@@ -32,7 +32,7 @@ export class GuardedSession implements Session {
     try {
       return this.#session.reweigh(claim);
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 
@@ -40,7 +40,7 @@ export class GuardedSession implements Session {
     try {
       return this.#session.beat(roster);
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 
@@ -48,7 +48,7 @@ export class GuardedSession implements Session {
     try {
       return this.#session.close();
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 }

@@ -41,6 +41,14 @@ function withSessions(source: EngineSource, make: (session: Session) => Partial<
   };
 }
 
+function throwing(what: keyof Session): Partial<Session> {
+  return {
+    [what]: () => {
+      throw new Error(`no ${what}`);
+    },
+  };
+}
+
 /** What a promise rejects with. */
 async function failureOf(work: Promise<unknown>): Promise<unknown> {
   return work.then(
@@ -245,13 +253,8 @@ describe('an error', () => {
   });
 
   test('that an engine throws instead of rejecting is a failure like any other', async () => {
-    const broken = (what: keyof Session): Partial<Session> => ({
-      [what]: () => {
-        throw new Error(`no ${what}`);
-      },
-    });
     for (const what of ['enter', 'leave', 'reweigh', 'beat', 'close'] as const) {
-      const source = withSessions(memory(`throws-${what}`), () => broken(what));
+      const source = withSessions(memory(`throws-${what}`), () => throwing(what));
       const locks = new Holdfast(source, { ttl: '1s' });
       const lease = await locks
         .rwLock('a')

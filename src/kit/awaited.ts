@@ -41,8 +41,8 @@ export class Awaited {
     if (this.#ids.delete(id)) this.#listener.granted(id, token);
   }
 
+  /** It stands in line until it has left, and may be granted before that. */
   evicted(id: string, reason: string): void {
-    this.#ids.delete(id);
     this.#listener.lost(id, { reason: 'evicted', detail: reason });
   }
 }

@@ -100,7 +100,7 @@ export class RedisSession implements Session, ChannelListener {
   /** Whoever may publish on the server can write here: what is not as the script writes it is passed over. */
   message(text: string): void {
     const [, what, id, rest] = /^(\S+) (\S+) (.*)$/s.exec(text) ?? [];
-    if (what === 'granted' && TOKEN.test(rest!)) this.#awaited.granted(id!, BigInt(rest!));
+    if (what === 'granted' && TOKEN.test(rest!)) this.#granted(id!, BigInt(rest!));
     else if (what === 'evicted') this.#awaited.evicted(id!, rest!);
   }
 
@@ -109,13 +109,19 @@ export class RedisSession implements Session, ChannelListener {
       this.#step('look', id, this.#id).then(
         (answer) => {
           const place = placeOf(String(answer));
-          if (place.state === 'held') this.#awaited.granted(id, place.token);
+          if (place.state === 'held') this.#granted(id, place.token);
         },
         () => {
           // The next beat finds out.
         },
       );
     }
+  }
+
+  /** The script tells each grant once, also of a claim that has left on this side already. */
+  #granted(id: string, token: bigint): void {
+    this.#awaited.delete(id);
+    this.#setup.listener.granted(id, token);
   }
 
   #step(...words: readonly (string | number)[]): Promise<unknown> {

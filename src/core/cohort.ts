@@ -60,6 +60,7 @@ export class Cohort implements Station {
     waiter.answersBefore = this.line.realm.answers;
     waiter.link = this.#waiters.push(waiter);
     if (waiter.triesOnce) this.#tries += 1;
+    if (waiter.weight === ALL && !waiter.endsByItself) this.line.endlessWriters += 1;
     if (!this.#hold) this.#stand(!waiter.triesOnce, waiter.startedAt);
     else if (this.#hold.answered) this.#wait(waiter);
   }
@@ -158,6 +159,7 @@ export class Cohort implements Station {
     this.line.settled(waiter);
     if (waiter.link) this.#waiters.remove(waiter.link);
     if (waiter.triesOnce) this.#tries -= 1;
+    if (waiter.weight === ALL && !waiter.endsByItself) this.line.endlessWriters -= 1;
     if (this.#waiters.size > 0) return;
     this.#calm();
     this.#hold?.unwanted();

@@ -11,7 +11,9 @@ import type { Waiter } from './waiter.js';
 export function beginWait(waiter: Waiter, on: Waited): void {
   const { frame } = waiter;
   if (!frame || frame.over) return;
-  const cycle = findCycle({ on, weight: waiter.weight, from: undefined }, new Set(frame.chain()));
+  const asking = new Set(frame.chain());
+  // What stands before code that nobody waits for need not be followed, however much it is.
+  const cycle = mayClose(asking, on) && findCycle({ on, weight: waiter.weight, from: undefined }, asking);
   if (cycle) {
     throw new DeadlockError(
       `Waiting for ${quote(on.name)} here would never end: ${cycle.map(quote).join(' → ')} → this code. ` +
@@ -22,9 +24,10 @@ export function beginWait(waiter: Waiter, on: Waited): void {
   if (!waiter.endsByItself) waiter.wait = new Wait(on, waiter.weight, frame);
 }
 
-/** Whether anybody waits for what this code is inside of. */
-function isWaitedFor(frames: Iterable<Frame>): boolean {
-  for (const { turn } of frames) for (let at: Turn | undefined = turn; at; at = at.outer) if (at.waitedFor) return true;
+/** Whether anybody waits for what this code is inside of, or it would itself wait for that. */
+function mayClose(frames: Iterable<Frame>, wanted: Waited): boolean {
+  for (const { turn } of frames)
+    for (let at: Turn | undefined = turn; at; at = at.outer) if (at.waitedFor || wanted.carries(at)) return true;
   return false;
 }
 
@@ -40,8 +43,6 @@ function findCycle(wanted: Reached, asking: ReadonlySet<Frame>): string[] | unde
   const seen = new Set<Frame>();
   const reached = [wanted];
   for (const at of reached) {
-    // A long chain before code that nobody waits for need not be followed.
-    if (at.from === wanted && !isWaitedFor(asking)) return undefined;
     for (const { frame, endsAt } of at.on.holders(at.weight)) {
       if (!frame || frame.over || endsAt < Number.POSITIVE_INFINITY) continue;
       if (asking.has(frame)) return namesTo(at);

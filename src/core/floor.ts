@@ -67,10 +67,15 @@ export class Floor implements Waited {
     return this.endlessWaits > 0 || (this.#next?.waitedFor ?? false);
   }
 
-  /** Any of those inside a semaphore may serve a waiter, so none of them blocks it, unless it wants all that there is. */
+  /** Inside a semaphore only one that leaves too little blocks a waiter: else any of the others may serve it. */
   *holders(weight: number): Iterable<Turn> {
-    if (this.#outer.line.kind === 'semaphore' && weight < this.#outer.weight) return;
-    for (const turn of this.occupants()) yield* turn.blockers();
+    const { line, weight: permits } = this.#outer;
+    for (const turn of this.occupants())
+      if (line.kind === 'lock' || permits - turn.weight < weight) yield* turn.blockers();
+  }
+
+  carries(turn: Turn): boolean {
+    return turn.outer === this.#outer;
   }
 
   /** The turns that are inside. */
@@ -108,10 +113,16 @@ export class Floor implements Waited {
       if (!held && weight > 1) item?.waiter.reject(upgrade(this.name));
   }
 
-  /** The outer turn is being given back: nobody new gets in. */
+  /** The outer turn is being given back: nobody new gets in. Those who wait go to the real lock, in their order. */
   expel(): void {
-    for (const { item, held } of [...this.#line].toReversed()) if (!held) item?.expel();
     this.#before?.expel();
+    const waiting = [...this.#line].filter(({ held, item }) => item && !held);
+    // All of them leave, from the tail on, before the first goes on: that may call back into us.
+    for (const spot of waiting.toReversed()) {
+      this.#leave(spot);
+      spot.item!.left();
+    }
+    for (const { item } of waiting) item!.goOn();
   }
 
   /** The outer turn is over, and so are those inside. */
@@ -197,10 +208,15 @@ class Place implements Grip, Station {
     this.waiter.resolve(this.turn);
   }
 
-  expel(): void {
-    if (!this.#outside.takeRealLock) return this.waiter.reject(this.outer.lossError());
-    this.dropped();
-    this.waiter.goElsewhere(this.#outside.takeRealLock);
+  /** It stands on no floor any more. */
+  left(): void {
+    this.#outside.addPending(-1);
+    this.waiter.at = undefined;
+  }
+
+  goOn(): void {
+    if (this.#outside.takeRealLock) this.waiter.goElsewhere(this.#outside.takeRealLock);
+    else this.waiter.reject(this.outer.lossError());
   }
 
   dropped(): void {

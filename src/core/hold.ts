@@ -38,6 +38,7 @@ export class Hold implements StandingEvents, Grip {
   #standing: Standing | undefined;
   #token = 0n;
   #served = 0;
+  #lightening = false;
   /** It does not wait in the engine's line: held at once, or refused. */
   #tries = false;
   #grantedAt: number | undefined;
@@ -57,6 +58,15 @@ export class Hold implements StandingEvents, Grip {
 
   get exclusive(): boolean {
     return this.#weight === ALL;
+  }
+
+  /** Also while the engine does not know yet that it was downgraded. */
+  get excludesReaders(): boolean {
+    return this.exclusive || this.#lightening;
+  }
+
+  get capacity(): number {
+    return this.#standing!.request.capacity;
   }
 
   get granted(): boolean {
@@ -152,12 +162,14 @@ export class Hold implements StandingEvents, Grip {
   readersToken(): bigint {
     const token = this.#nextToken();
     this.#weight = 1;
+    this.#lightening = true;
     this.#takeCohort()?.detached();
     return token;
   }
 
-  lighten(): Promise<void> {
-    return this.#standing!.lighten(1);
+  async lighten(): Promise<void> {
+    await this.#standing!.lighten(1);
+    this.#lightening = false;
   }
 
   lost(turn: Turn, loss: Loss): void {

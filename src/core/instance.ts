@@ -1,4 +1,4 @@
-import { type Clock } from './clock.js';
+import { type Clock, type Timer } from './clock.js';
 import { Closing, type Work } from './closing.js';
 import { Deadlines } from './deadlines.js';
 import type { Engine, EngineLine, EngineSource, LineQuery, LineRef } from './engine.js';
@@ -72,6 +72,7 @@ export class Instance {
   readonly #looks = new Map<string, Promise<Look | undefined>>();
   #closing: Closing | undefined;
   #closed: Promise<void> | undefined;
+  #draining: Timer | undefined;
   #over = false;
   readonly #whenOver = new Set<() => void>();
 
@@ -148,10 +149,18 @@ export class Instance {
     return () => {
       this.#working.delete(work);
       if (!this.#closing) return;
-      // What was acquired inside it and is still held is nobody's work any more.
-      for (const realm of this.#realms.values()) realm.drain(this);
+      this.#drainSoon();
       this.#closing.look();
     };
+  }
+
+  /** What was acquired inside a function that has ended is nobody's work any more. Many may end together. */
+  #drainSoon(): void {
+    if (this.#draining || this.#over) return;
+    this.#draining = this.options.clock.timer(0, () => {
+      this.#draining = undefined;
+      for (const realm of this.#realms.values()) realm.drain(this);
+    });
   }
 
   async ready(): Promise<void> {
@@ -236,6 +245,7 @@ export class Instance {
     for (const work of [...this.#working]) if (work.yields) revoke(work);
     await closing.drained;
     this.#over = true;
+    this.#draining?.close();
     // Also those that were first used meanwhile.
     await Promise.all(Array.from(this.#realms.values(), (realm) => realm.close()));
     const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());

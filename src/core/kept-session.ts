@@ -57,6 +57,7 @@ export class KeptSession implements SessionListener {
   proven = false;
   #beatTimer: Timer | undefined;
   #beatDue = 0;
+  #holds = false;
   #expiryTimer: Timer | undefined;
   readonly #retries = new Set<Timer>();
 
@@ -167,6 +168,7 @@ export class KeptSession implements SessionListener {
     if (this.#loss) return;
     this.#loss = loss;
     this.validity.ended = true;
+    if (this.#engine) this.busyChanged();
     this.#beatTimer?.close();
     this.#expiryTimer?.close();
     for (const timer of this.#retries) timer.close();
@@ -228,6 +230,8 @@ export class KeptSession implements SessionListener {
       this.#retries.delete(timer);
       run();
     });
+    // Whoever waits for what is tried again keeps the process alive by waiting.
+    timer.unref();
     this.#retries.add(timer);
   }
 
@@ -235,8 +239,13 @@ export class KeptSession implements SessionListener {
 
   /** An acquire became pending or the last one ended. */
   busyChanged(): void {
-    if (this.#keeping.busy) this.#beatTimer?.ref();
+    const { busy } = this.#keeping;
+    if (busy) this.#beatTimer?.ref();
     else this.#beatTimer?.unref();
+    // While a beat is under way there is no such timer, but that of its deadline.
+    const holds = busy && this.#beatTimer === undefined && !this.#loss;
+    if (holds !== this.#holds) this.#deadlines?.addAwaited(holds ? 1 : -1);
+    this.#holds = holds;
   }
 
   #interval(): number {
@@ -257,6 +266,7 @@ export class KeptSession implements SessionListener {
   #beat(): void {
     this.#beatTimer = undefined;
     if (!this.notice()) return;
+    this.busyChanged();
     this.beats += 1;
     this.#beating = true;
     const number = this.beats;

@@ -33,13 +33,13 @@ export class LocalLine implements Waited {
   readonly realm: Realm;
   #explanation: Explanation | undefined;
   endlessWaits = 0;
+  /** How many writers wait, inside a run or not, for as long as it takes. */
+  endlessWriters = 0;
   readonly #holds = new Queue<Hold>();
-  /** Those of them that the engine has granted, and how many writers it has not. */
+  /** Those of them that the engine has granted. */
   #granted: Hold | undefined;
   /** Mostly there is one, or none. */
   #alsoGranted: Hold[] | undefined;
-  #writersWaiting = 0;
-  #capacity = 1;
   #last: Cohort | undefined;
 
   constructor(ref: LineRef, key: string, realm: Realm) {
@@ -59,19 +59,28 @@ export class LocalLine implements Waited {
     return this.ref.name;
   }
 
-  /** A semaphore's waiter is served by any of its holders, so none of them alone blocks it, unless it wants all permits. */
+  /** Of those who hold a semaphore only one that leaves too little blocks a waiter: else any of the others may serve it. */
   *holders(weight: number): Iterable<Turn> {
-    if (this.ref.kind === 'semaphore' && weight < this.#capacity) return;
-    // A reader waits for readers only where a writer of ours stands between them.
-    const shares = this.ref.kind === 'lock' && weight < ALL && this.#writersWaiting === 0;
-    for (const { exclusive, turns } of this.#allGranted())
-      if (exclusive || !shares) for (const turn of turns) yield* turn.blockers();
+    // A reader waits for readers only where a writer of ours stands between them, and will not go by itself.
+    const shares = weight < ALL && this.endlessWriters === 0;
+    for (const { excludesReaders, turns, capacity } of this.#allGranted()) {
+      const isLock = this.ref.kind === 'lock';
+      for (const turn of turns)
+        if (isLock ? excludesReaders || !shares : capacity - turn.weight < weight) yield* turn.blockers();
+    }
+  }
+
+  carries(turn: Turn): boolean {
+    return turn.line === this.ref && !turn.outer;
   }
 
   acquire(waiter: Waiter, request: AcquireRequest): void {
-    this.#capacity = request.capacity;
     if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
-    const place = request.cohort ? this.#last?.admits(request) : undefined;
+    const last = this.#last;
+    const place = request.cohort ? last?.admits(request) : undefined;
+    // To look at the time may have ended all that stood here, and this line with it.
+    if (last && this.realm.lines.get(this.key) !== this)
+      return this.realm.line(this.ref, this.key).acquire(waiter, request);
     if (place === 'at once') return this.#last!.serve(waiter);
     // Who only tries does not wait, so it can't deadlock either.
     if (!waiter.triesOnce && waiter.weight === ALL) beginWait(waiter, this);
@@ -93,20 +102,18 @@ export class LocalLine implements Waited {
 
   began(hold: Hold): void {
     hold.link = this.#holds.push(hold);
-    if (hold.exclusive) this.#writersWaiting += 1;
   }
 
   granted(hold: Hold): void {
     if (this.#granted) (this.#alsoGranted ??= []).push(hold);
     else this.#granted = hold;
-    if (hold.exclusive) this.#writersWaiting -= 1;
   }
 
   ended(hold: Hold): void {
     if (!hold.link) return;
     this.#holds.remove(hold.link);
     hold.link = undefined;
-    if (!this.#forgetGranted(hold) && hold.exclusive) this.#writersWaiting -= 1;
+    this.#forgetGranted(hold);
     if (this.#holds.size === 0) this.realm.lines.delete(this.key);
   }
 
@@ -115,15 +122,13 @@ export class LocalLine implements Waited {
     if (this.#alsoGranted) yield* this.#alsoGranted;
   }
 
-  /** Whether it was among them. */
-  #forgetGranted(hold: Hold): boolean {
+  #forgetGranted(hold: Hold): void {
     if (this.#granted === hold) {
       this.#granted = this.#alsoGranted?.pop();
-      return true;
+      return;
     }
     const at = this.#alsoGranted?.indexOf(hold) ?? -1;
     if (at !== -1) this.#alsoGranted!.splice(at, 1);
-    return at !== -1;
   }
 
   settled(waiter: Waiter): void {

@@ -4,6 +4,7 @@ import { Deadlines } from './deadlines.js';
 import type { Engine, LineRef, Session } from './engine.js';
 import { asHoldfastError, ClosedError, EngineError, type HoldfastError, silence } from './errors.js';
 import type { Look } from './explanation.js';
+import { GuardedSession } from './guarded-session.js';
 import { deadlineMs, KeptSession } from './kept-session.js';
 import { LocalLine } from './local-line.js';
 import { outside } from './outside.js';
@@ -211,7 +212,7 @@ export class Realm {
 }
 
 function closeQuietly(session: Session): void {
-  session.close().catch(() => {
+  new GuardedSession(session).close().catch(() => {
     // It dies by itself after its ttl.
   });
 }

@@ -12,6 +12,8 @@ export interface Waited {
   endlessWaits: number;
   /** The turns that must end before a waiter of this weight is served. */
   holders(weight: number): Iterable<Turn>;
+  /** Whether this turn stands here. */
+  carries(turn: Turn): boolean;
 }
 
 export class Frame {

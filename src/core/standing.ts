@@ -180,7 +180,7 @@ export class Standing {
     return new Promise((resolve) => {
       if (!this.held) return resolve();
       session.ask('reweigh', session.engine.reweigh(this.#claim!), {
-        awaited: true,
+        awaited: attempt === 0,
         answer: () => resolve(),
         silence: () => {
           resolve();

@@ -159,7 +159,7 @@ export class Turn {
   /** Itself and all that are inside it, the outer before the inner. Runs may be nested deeper than the stack. */
   #family(): readonly Turn[] {
     const family: Turn[] = [this];
-    for (const { floor } of family) if (floor) family.push(...floor.occupants());
+    for (const { floor } of family) if (floor) for (const turn of floor.occupants()) family.push(turn);
     return family;
   }
 

@@ -72,7 +72,10 @@ export class Waiter {
     this.#watched = true;
     if (this.triesOnce) this.#trying = tries?.start(() => this.at?.timedOut(this));
     else if (timeoutMs !== undefined) this.#countDown(clock, timeoutMs);
-    if (signal) quitOnAbort(signal, this);
+    if (!signal) return;
+    // What was noticed on the way here may have aborted it.
+    if (signal.aborted) this.reject(signal.reason);
+    else quitOnAbort(signal, this);
   }
 
   #countDown(clock: Clock, timeoutMs: number): void {
@@ -86,9 +89,9 @@ export class Waiter {
 
   /** It begins anew at another station, with what is left of its time. */
   goElsewhere(begin: () => void): void {
+    if (this.settled) return;
     this.wait?.end();
     this.wait = undefined;
-    this.at = undefined;
     try {
       begin();
     } catch (error) {

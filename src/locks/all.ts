@@ -1,5 +1,5 @@
 import { parseDuration, show } from '../core/duration.js';
-import { AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
+import { ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { type Frame, taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
@@ -136,6 +136,7 @@ class LockSet implements AllLock {
         frames.push(member.frameFor(lease, task, inside));
       }
       const leases = new HeldLeases(this.#instance, taken);
+      if (!leases.held && !this.#instance.open) throw new ClosedError();
       leases.assertHeld();
       return leases;
     } catch (error) {

@@ -104,6 +104,8 @@ export class Election {
       task,
     });
     if (!turn) throw await this.#instance.busy(this.#target.ref);
+    // It may have been lost while the promise was on its way.
+    if (!turn.open) throw turn.undeliveredError();
     return new HeldLease(this.#instance, turn);
   }
 

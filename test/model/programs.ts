@@ -382,6 +382,35 @@ const HIDDEN_DEADLOCKS: readonly Fixed[] = [
     ]),
   ]),
   fixed(
+    'a cycle through a writer that is still one for the engine',
+    [
+      run('write a', 'outer', [
+        {
+          do: 'together',
+          branches: [
+            [run('write a', 'inner', [pause(100), run('mutex b', 'wanted', [])])],
+            [pause(20), { do: 'downgrade', lease: 'outer', as: 'reader' }],
+          ],
+        },
+      ]),
+    ],
+    [pause(30), run('mutex b', 'held', [pause(30), run('read a', 'behind', [])])],
+  ),
+  fixed(
+    'a writer that will go by itself blocks no reader for ever',
+    [run('read a', 'outer', [pause(150), run('mutex b', 'wanted', [], { expect: 'granted' })])],
+    [
+      pause(80),
+      { do: 'acquire', lock: 'write a', as: 'writer', options: { timeout: 300 }, expect: 'HOLDFAST_TIMEOUT' },
+    ],
+    [pause(20), run('mutex b', 'held', [pause(120), run('read a', 'behind', [], { expect: 'granted' })])],
+  ),
+  fixed(
+    'a cycle through a semaphore of which one holds too much',
+    [run('semaphore s', 'two', [pause(100), run('mutex b', 'wanted', [])], { options: { permits: 2 } })],
+    [run('mutex b', 'held', [pause(100), run('semaphore s', 'also two', [], { options: { permits: 2 } })])],
+  ),
+  fixed(
     'a cycle through what is inside by hand',
     [run('mutex a', 'outer', [pause(400)])],
     [pause(100), run('mutex a', 'inner', [pause(100), run('mutex b', 'wanted', [])], { options: { within: 'outer' } })],

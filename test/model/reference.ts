@@ -271,7 +271,7 @@ export class Reference {
       this.#violate('drain', `close() took ${slot} from a running function ${closing.endsAt - t} ms too early`);
     }
     const loose = asked.fns.every((around) => around.ended || around.client !== asked.client);
-    const since = Math.max(closing.at, resumedAt) + LATE_MS;
+    const since = Math.max(closing.at, resumedAt, ...asked.fns.map(({ endedAt = 0 }) => endedAt)) + LATE_MS;
     if (seen.held && t > since && (fn ? fn.how === 'lead' && asked.closed === 'open' && lease.held : loose)) {
       this.#violate('drain', `close() has not ended ${slot}`);
     }

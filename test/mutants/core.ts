@@ -437,7 +437,7 @@ export const API_BUGS: readonly Bug[] = [
       },
       {
         file: 'core/local-line.ts',
-        find: "const shares = this.ref.kind === 'lock' && weight < ALL && this.#writersWaiting === 0;",
+        find: 'const shares = weight < ALL && this.endlessWriters === 0;',
         replace: 'const shares = false;',
       },
     ],
@@ -479,12 +479,6 @@ export const API_BUGS: readonly Bug[] = [
   {
     name: 'the pause before the next session outlives close',
     edits: [{ file: 'core/realm.ts', find: '    this.#pause?.close();\n', replace: '' }],
-  },
-  {
-    name: 'a claim is asked for again after close',
-    edits: [
-      { file: 'core/kept-session.ts', find: '    for (const timer of this.#retries) timer.close();\n', replace: '' },
-    ],
   },
   {
     name: "a user's frozen error becomes a TypeError",

@@ -3,6 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { systemClock } from '../../../src/core/clock.js';
 import type { EngineSource, Session } from '../../../src/core/engine.js';
 import { currentFrame } from '../../../src/core/reentrancy.js';
 import { memory } from '../../../src/engines/memory/index.js';
@@ -107,6 +108,35 @@ describe('a run that has ended', () => {
     expect(inside.every(({ state }) => state === 'lost')).toBe(true);
     await (await locks.mutex('job').acquire()).release();
     await locks.close({ drain: 0 });
+  });
+});
+
+describe('those who wait inside a lease that is released', () => {
+  test('take the real lock in their order', async () => {
+    await using locks = new Holdfast('memory:expelled');
+    const order: number[] = [];
+    const waiting: Promise<unknown>[] = [];
+    await locks.mutex('a').run(async (outer) => {
+      const first = await locks.mutex('a').acquire();
+      for (const number of [1, 2, 3, 4, 5]) waiting.push(locks.mutex('a').run(() => order.push(number)));
+      await outer.release();
+      await first.release();
+    });
+    await Promise.all(waiting);
+    expect(order).toEqual([1, 2, 3, 4, 5]);
+  });
+});
+
+describe('a signal', () => {
+  test('that aborts because of what acquire() notices is heard', async () => {
+    let now = 0;
+    const clock = { ...systemClock, now: () => now };
+    await using others = new Holdfast(memory('noticed'), { ttl: '10m' });
+    await using _ = await others.mutex('b').acquire();
+    await using locks = new Holdfast(memory('noticed'), { clock });
+    const { signal } = await locks.mutex('a').acquire();
+    now = 60_000;
+    expect(await failureOf(locks.mutex('b').acquire({ signal }))).toBe(signal.reason);
   });
 });
 

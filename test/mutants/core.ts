@@ -508,7 +508,14 @@ export const API_BUGS: readonly Bug[] = [
   },
   {
     name: 'once remembers what nobody asked it to',
-    edits: [{ file: 'locks/once.ts', find: '  if (atLeastMs === 0) return true;\n', replace: '' }],
+    edits: [
+      { file: 'locks/once.ts', find: '  if (atLeastMs === 0) return true;\n', replace: '' },
+      {
+        file: 'locks/once.ts',
+        find: 'registers!.write(register, String(atLeastMs), token, keepMs)',
+        replace: 'registers!.write(register, String(atLeastMs), token)',
+      },
+    ],
   },
   {
     name: 'a function begins though its instance is closing',

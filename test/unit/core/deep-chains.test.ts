@@ -23,19 +23,30 @@ describe('a job that starts its next run inside its last one', () => {
 describe('a chain of waits', () => {
   test('may be as long as waiters are allowed, and nobody in it is refused', async () => {
     const length = 10_000;
-    const locks = new Holdfast('memory:chain', { ttl: '1m', maxWaiters: length });
+    const locks = new Holdfast('memory:chain', { ttl: '1m', maxWaiters: length + 2 });
     onTestFinished(() => locks.close({ drain: 0 }));
     let inside = 0;
-    let allInside!: () => void;
+    let [allInside, endLast] = [(): void => {}, (): void => {}];
     const begun = new Promise<void>((resolve) => (allInside = resolve));
+    const asked = new Promise<void>((resolve) => (endLast = resolve));
     const link = (at: number): Promise<void> =>
       locks.mutex(`link ${at}`).run(async () => {
         inside += 1;
         if (inside === length) allInside();
         await begun;
-        if (at + 1 < length) await locks.mutex(`link ${at + 1}`).run(() => {});
+        await (at + 1 < length ? locks.mutex(`link ${at + 1}`).run(() => {}) : asked);
       });
     // From the last on, so that every wait finds those behind it waiting already.
-    await Promise.all(Array.from({ length }, (_, index) => link(length - 1 - index)));
+    const links = Array.from({ length }, (_, index) => link(length - 1 - index));
+    // And one that is itself waited for, so that all of them have to be looked at.
+    const asker = locks.mutex('asker').run(async () => {
+      await begun;
+      await new Promise((resolve) => setImmediate(resolve));
+      const waiting = locks.mutex('link 0').run(() => {});
+      endLast();
+      await waiting;
+    });
+    const behind = locks.mutex('behind').run(async () => (await begun, locks.mutex('asker').run(() => {})));
+    await Promise.all([...links, asker, behind]);
   });
 });

@@ -33,7 +33,7 @@ const TICKS = 5;
 /**
  * Our own deadline on every remote call: most client libraries wait for ever on a hung server.
  *
- * All calls of a keeper have the same limit, so they run out in the order in which they were made: one queue and one
+ * All calls of a session have the same limit, so they run out in the order in which they were made: one queue and one
  * ticking timer serve any number of calls, and a call that is answered costs neither a timer nor a look at the clock.
  * Time in which our own event loop stood still is not held against the engine.
  */
@@ -104,7 +104,7 @@ export class Deadlines {
   }
 
   /**
-   * Drops answered calls at both ends, so that a busy keeper's queue stays as short as its calls in flight. From the tail first:
+   * Drops answered calls at both ends, so that a busy session's queue stays as short as its calls in flight. From the tail first:
    * one call at a time, which is the most usual, is only pushed and popped then.
    */
   trim(): void {

@@ -8,7 +8,7 @@ import type { Standing, StandingEvents } from './standing.js';
 import { traceBeat } from './telemetry.js';
 import { Validity } from './validity.js';
 
-/** What a session needs of its keeper. */
+/** What a session needs of its realm. */
 export interface SessionKeeping {
   ended(session: KeptSession): void;
   /** The engine has answered to an enter, whatever it said. */
@@ -59,7 +59,6 @@ export class KeptSession implements SessionListener {
   #beatDue = 0;
   #holds = false;
   #expiryTimer: Timer | undefined;
-  readonly #retries = new Set<Timer>();
 
   constructor(clock: Clock, keeping: SessionKeeping) {
     this.id = clock.id();
@@ -171,7 +170,6 @@ export class KeptSession implements SessionListener {
     if (this.#engine) this.busyChanged();
     this.#beatTimer?.close();
     this.#expiryTimer?.close();
-    for (const timer of this.#retries) timer.close();
     const standings = [...this.#claims.values()];
     this.#claims.clear();
     this.#keeping.ended(this);
@@ -225,14 +223,11 @@ export class KeptSession implements SessionListener {
 
   /** Runs later unless the session has ended by then. */
   later(ms: number, run: () => void): void {
-    if (this.#loss) return;
     const timer = this.clock.timer(ms, () => {
-      this.#retries.delete(timer);
-      run();
+      if (!this.#loss) run();
     });
     // Whoever waits for what is tried again keeps the process alive by waiting.
     timer.unref();
-    this.#retries.add(timer);
   }
 
   // --- beats ----------------------------------------------------------------------------------------------------

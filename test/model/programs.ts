@@ -528,7 +528,7 @@ const CLOSE: readonly Fixed[] = [
   // When it is asked for again is a matter of a few milliseconds, so each instance closes at another moment.
   quickly(
     fixed(
-      'close() ends the retries of a claim that has had no answer',
+      'what is tried again keeps no process alive after close()',
       ...Array.from({ length: 20 }, (_, instance): Actor => ({
         instance,
         steps: [

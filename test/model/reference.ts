@@ -71,6 +71,8 @@ export type Violate = (rule: string, what: string) => void;
 
 /** How long a loss may go untold, a timeout overrun, or a timer be late. */
 export const LATE_MS = 100;
+/** What a function that ended has left behind is given back by one timer for all that end together. */
+const SWEPT_MS = 5;
 /** Clocks that drift are sums of fractions. */
 export const ROUNDING_MS = 1e-6;
 
@@ -271,7 +273,8 @@ export class Reference {
       this.#violate('drain', `close() took ${slot} from a running function ${closing.endsAt - t} ms too early`);
     }
     const loose = asked.fns.every((around) => around.ended || around.client !== asked.client);
-    const since = Math.max(closing.at, resumedAt, ...asked.fns.map(({ endedAt = 0 }) => endedAt)) + LATE_MS;
+    const endedAt = Math.max(...asked.fns.map((around) => around.endedAt ?? 0));
+    const since = Math.max(Math.max(closing.at, resumedAt) + LATE_MS, endedAt + SWEPT_MS);
     if (seen.held && t > since && (fn ? fn.how === 'lead' && asked.closed === 'open' && lease.held : loose)) {
       this.#violate('drain', `close() has not ended ${slot}`);
     }

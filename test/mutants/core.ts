@@ -481,6 +481,16 @@ export const API_BUGS: readonly Bug[] = [
     edits: [{ file: 'core/realm.ts', find: '    this.#pause?.close();\n', replace: '' }],
   },
   {
+    name: 'what is tried again keeps the process alive',
+    edits: [
+      {
+        file: 'core/kept-session.ts',
+        find: '    // Whoever waits for what is tried again keeps the process alive by waiting.\n    timer.unref();\n',
+        replace: '    timer.ref();\n',
+      },
+    ],
+  },
+  {
     name: "a user's frozen error becomes a TypeError",
     edits: [
       { file: 'locks/run.ts', find: '  } catch {\n    // It is frozen', replace: '  } finally {\n    // It is frozen' },
@@ -606,5 +616,43 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     name: 'who waits inside a lease hears of a loss when its instance closes',
     edits: [{ file: 'core/floor.ts', find: "loss.reason === 'released' ? new ClosedError() : new", replace: 'new' }],
     foundBy: { file: CLOSING, test: 'tells who waits inside a lease that it is closed' },
+  },
+  {
+    name: 'those who are sent to the real lock go there in the wrong order',
+    edits: [
+      {
+        file: 'core/floor.ts',
+        find: 'for (const { item } of waiting) item!.goOn();',
+        replace: 'for (const { item } of waiting.toReversed()) item!.goOn();',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'take the real lock in their order' },
+  },
+  {
+    name: 'a signal that aborts while an acquire looks around is not heard',
+    edits: [
+      {
+        file: 'core/waiter.ts',
+        find: 'if (signal.aborted) this.reject(signal.reason);\n    else quit',
+        replace: 'quit',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'that aborts because of what acquire() notices is heard' },
+  },
+  {
+    name: 'an early trouble outweighs the answers that came after it',
+    edits: [
+      {
+        file: 'core/cohort.ts',
+        find: '    this.#answersBeforeTrouble = this.line.realm.answers;\n',
+        replace: '    this.#answersBeforeTrouble = Number.NaN;\n',
+      },
+      {
+        file: 'core/cohort.ts',
+        find: 'this.line.realm.answers === this.#answersBeforeTrouble',
+        replace: 'Number.isNaN(this.#answersBeforeTrouble)',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'says that the lock was busy, if the engine has answered after an early trouble' },
   },
 ];

@@ -138,7 +138,7 @@ describe('a signal', () => {
     await using locks = new Holdfast(memory('noticed'), { clock });
     const { signal } = await locks.mutex('a').acquire();
     now = 60_000;
-    expect(await failureOf(locks.mutex('b').acquire({ signal }))).toBe(signal.reason);
+    expect(await failureOf(locks.mutex('b').acquire({ signal, timeout: '2s' }))).toBe(signal.reason);
   });
 });
 

@@ -14,7 +14,7 @@ const PROJECTS = {
   /** What is built on the locks: command line, fences, optimistic rows, examples, the package itself. */
   system: ['test/system'],
   /** What only a real server shows, and the harness that starts and breaks servers. */
-  engines: ['test/engines', 'test/servers', 'test/faults'],
+  engines: ['test/engines', 'test/projects', 'test/servers', 'test/faults'],
   /** Other clients and larger clusters. */
   matrix: ['test/matrix'],
 };

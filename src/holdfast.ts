@@ -4,9 +4,11 @@ import { type Clock, detached, systemClock } from './core/clock.js';
 import { type Duration, parseDuration, show } from './core/duration.js';
 import type { EngineSource, LineQuery, Traits } from './core/engine.js';
 import { ConfigError, UnsupportedError } from './core/errors.js';
-import { Instance, type InstanceOptions } from './core/instance.js';
+import { Instance, type InstanceOptions, type InstanceStats } from './core/instance.js';
 import { ALL } from './core/line.js';
-import { checkName } from './core/names.js';
+import { withLongTimers } from './core/long-timer.js';
+import { checkName, checkReason } from './core/names.js';
+import { checkOptions, type Known } from './core/options.js';
 import type { LineView } from './core/view.js';
 import { all, type AllLock } from './locks/all.js';
 import { Election } from './locks/election.js';
@@ -15,7 +17,6 @@ import { checkPermits, LineLock, type Lock } from './locks/lock.js';
 import { once, type OnceOptions, type OnceResult } from './locks/once.js';
 import { Register } from './locks/register.js';
 import { rwLock, type RwLock } from './locks/rw-lock.js';
-import { engineFromUrl } from './schemes.js';
 
 export interface HoldfastOptions {
   /**
@@ -39,6 +40,14 @@ export interface HoldfastOptions {
 
 export interface InspectOptions extends LineQuery {}
 
+export interface ReadyOptions {
+  /** How long the engine may take. Default: one ttl. */
+  readonly timeout?: Duration;
+}
+
+/** See `locks.stats()`. */
+export interface Stats extends InstanceStats {}
+
 export interface CloseOptions {
   /** How long functions inside a `run` may go on. Default: one ttl; 0: they are told at once. */
   readonly drain?: Duration;
@@ -56,14 +65,14 @@ export interface CloseOptions {
 export class Holdfast implements AsyncDisposable {
   readonly #instance: Instance;
 
-  /** @param engine a URL (`'memory:'`), or what an engine's function gives (`memory()`). No I/O happens yet. */
-  constructor(engine: string | EngineSource, options: HoldfastOptions = {}) {
-    const source = typeof engine === 'string' ? engineFromUrl(engine) : engine;
+  /** @param source what an engine's function gives (`memory()`). No I/O happens yet. */
+  constructor(source: EngineSource, options: HoldfastOptions = {}) {
     if (typeof source?.connect !== 'function' || !source.traits) {
       throw new ConfigError(
-        `Holdfast needs an engine: a URL like 'memory:', or one like memory() from 'holdfast/memory'; got ${show(engine)}.`,
+        `Holdfast needs an engine: a URL like 'memory:', or one like memory() from 'holdfast/memory'; got ${show(source)}.`,
       );
     }
+    checkOptions(options, HOLDFAST_OPTIONS, 'Holdfast');
     this.#instance = new Instance(source, readOptions(options, source.traits));
   }
 
@@ -109,7 +118,10 @@ export class Holdfast implements AsyncDisposable {
     work: (lease: Lease) => T | PromiseLike<T>,
   ): Promise<OnceResult<T>> {
     this.#instance.requireRegisters('once');
-    if (typeof work !== 'function') throw new ConfigError(`once needs a function to run; got ${show(work)}.`);
+    if (typeof work !== 'function')
+      throw new ConfigError(
+        `once needs a function to run, behind its options: once(name, {}, work); got ${show(work)}.`,
+      );
     return once(this.#instance, name, options, work);
   }
 
@@ -121,21 +133,37 @@ export class Holdfast implements AsyncDisposable {
   /** Lines that somebody holds or waits for. */
   inspect(query: InspectOptions = {}): AsyncIterable<LineView> {
     this.#instance.requireListing('inspect');
+    checkOptions(query, INSPECT_OPTIONS, 'inspect');
     return this.#instance.inspect(query);
   }
 
   /**
    * Takes a claim away. It is marked and its holder told; it goes when the holder has let go (or after its ttl, if the
    * holder is dead), so exclusion holds. False: there is no such claim.
+   *
+   * @param reason what the holder is told: text of at most 1 KiB in UTF-8.
    */
   async evict(name: string, claimId: string, reason = 'evicted'): Promise<boolean> {
     this.#instance.requireListing('evict');
-    return this.#instance.evict(checkName(name), checkName(claimId, 'A claim id'), reason);
+    return this.#instance.evict(checkName(name), checkName(claimId, 'A claim id'), checkReason(reason));
   }
 
-  /** Resolves when the engine has been reached; rejects when it could not be reached within one ttl. */
-  ready(): Promise<void> {
-    return this.#instance.ready();
+  /**
+   * Asks the engine now: a readiness probe. Resolves when it has answered, also while it is guarded (see `stats`); rejects with an
+   * EngineError when it has not, within `timeout` (default: one ttl).
+   *
+   * @example
+   * app.get('/ready', async (_, reply) => reply.code(await locks.ready({ timeout: '2s' }).then(() => 200, () => 503)).send());
+   */
+  async ready(options: ReadyOptions = {}): Promise<void> {
+    checkOptions(options, READY_OPTIONS, 'ready');
+    const { timeout = this.#instance.options.ttlMs } = options;
+    return this.#instance.ready(parseDuration(timeout, 'timeout'));
+  }
+
+  /** What this instance has and how it is, for metrics and probes. Asks nobody. */
+  stats(): Stats {
+    return this.#instance.stats();
   }
 
   /**
@@ -148,6 +176,7 @@ export class Holdfast implements AsyncDisposable {
    * process.once('SIGTERM', () => void locks.close({ drain: '20s' }));
    */
   async close(options: CloseOptions = {}): Promise<void> {
+    checkOptions(options, CLOSE_OPTIONS, 'close');
     const { drain = this.#instance.options.ttlMs } = options;
     return this.#instance.close(parseDuration(drain, 'drain'));
   }
@@ -156,6 +185,19 @@ export class Holdfast implements AsyncDisposable {
     return this.close();
   }
 }
+
+const HOLDFAST_OPTIONS: Known<HoldfastOptions> = {
+  ttl: true,
+  label: true,
+  namespace: true,
+  cohort: true,
+  reentrant: true,
+  maxWaiters: true,
+  clock: true,
+};
+const INSPECT_OPTIONS: Known<InspectOptions> = { name: true, prefix: true };
+const READY_OPTIONS: Known<ReadyOptions> = { timeout: true };
+const CLOSE_OPTIONS: Known<CloseOptions> = { drain: true };
 
 const LONGEST_TTL_MS = 600_000;
 
@@ -167,7 +209,7 @@ function readOptions(options: HoldfastOptions, traits: Traits): InstanceOptions 
   const app = checkName(options.label ?? basename(process.argv[1] ?? 'node'), 'label');
   const hostLabel = `${hostname()}:${process.pid}`;
   return {
-    clock: options.clock ? detached(options.clock) : systemClock,
+    clock: withLongTimers(options.clock ? detached(options.clock) : systemClock),
     ttlMs,
     label: `${app}@${hostLabel}`,
     hostLabel,

@@ -1,31 +1,3 @@
-export type { Clock, Timer } from './core/clock.js';
-export type { Duration } from './core/duration.js';
-export type * from './core/engine.js';
-export {
-  AcquireTimeoutError,
-  type Blocker,
-  CapacityError,
-  ClosedError,
-  ConfigError,
-  ConflictError,
-  DeadlockError,
-  EngineError,
-  HoldfastError,
-  LeaseLostError,
-  type Loss,
-  type LossReason,
-  StaleTokenError,
-  UnsupportedError,
-} from './core/errors.js';
-export type { Schema } from './kit/schema.js';
-export type { AcquireMessage, BeatMessage, GrantedMessage, LostMessage, ReleaseMessage } from './core/telemetry.js';
-export type { ClaimView, LineView } from './core/view.js';
-export { type CloseOptions, Holdfast, type HoldfastOptions, type InspectOptions } from './holdfast.js';
-export type { AllLock, Leases } from './locks/all.js';
-export type { CampaignOptions, Election, Leader, Term } from './locks/election.js';
-export type { Lease, WriteLease } from './locks/lease.js';
-export type { AcquireOptions, Lock, TryOptions } from './locks/lock.js';
-export type { OnceOptions, OnceResult } from './locks/once.js';
-export type { Register, RegisterValue } from './locks/register.js';
-export type { RwLock } from './locks/rw-lock.js';
+export * from './core.js';
+export { Holdfast } from './holdfast-by-url.js';
 export { schemaFromUrl } from './schemes.js';

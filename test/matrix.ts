@@ -19,6 +19,10 @@ const NODE_SUITES = ['test/conformance', 'test/engines/sqlite', 'test/system'];
 const REDIS_SUITES = ['test/matrix/redis', 'test/system/fence/redis.test.ts'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/engines/mysql', ...FENCE_SUITES];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/engines/etcd'];
+/** Tools that build or run a program with the package: each has a file of its own. */
+const PROJECTS = ['bundlers', 'runners', 'runtimes'];
+/** What 200 random combinations of work, surroundings and ends come to. */
+const SUPERVISOR_SUITES = ['test/system/cli/combinations.test.ts'];
 const ZOOKEEPER_SUITES = ['test/matrix/zookeeper', 'test/engines/zookeeper'];
 
 const vitest = join(import.meta.dirname, '../node_modules/vitest/vitest.mjs');
@@ -60,12 +64,20 @@ function allMutants(): boolean {
   return spawnSync('npm', ['run', 'mutants', '--', 'engines'], { stdio: 'inherit' }).status === 0;
 }
 
+/** Everything that reads what others have written, with a million inputs each. */
+function longFuzz(): boolean {
+  return spawnSync('npm', ['run', 'fuzz', '--', '--inputs', '1000000'], { stdio: 'inherit' }).status === 0;
+}
+
 function run(part: string): boolean {
+  if (part === 'fuzz') return longFuzz();
   if (part === 'mutants') return allMutants();
   if (part === 'prisma') return onPrisma();
+  if (PROJECTS.includes(part)) return matrixOf([`test/projects/${part}.test.ts`]);
   if (part === 'redis') return matrixOf(REDIS_SUITES);
   if (part === 'mariadb') return matrixOf(MYSQL_SUITES);
   if (part === 'etcd') return matrixOf(ETCD_SUITES);
+  if (part === 'supervisor') return matrixOf(SUPERVISOR_SUITES);
   if (part === 'zookeeper') return matrixOf(ZOOKEEPER_SUITES);
   return part in DEBIAN_SERVERS ? onServer(part) : onNode(part);
 }
@@ -74,7 +86,19 @@ const words = process.argv.slice(2);
 const failed: string[] = [];
 for (const part of words.length > 0
   ? words
-  : [...NODES, 'redis', 'mariadb', 'etcd', 'zookeeper', 'prisma', 'mutants', ...Object.keys(DEBIAN_SERVERS)]) {
+  : [
+      ...NODES,
+      'redis',
+      'mariadb',
+      'etcd',
+      'zookeeper',
+      'supervisor',
+      'prisma',
+      'mutants',
+      'fuzz',
+      ...PROJECTS,
+      ...Object.keys(DEBIAN_SERVERS),
+    ]) {
   console.log(`\n${/^\d/.test(part) ? 'Node ' : ''}${part}`);
   if (!run(part)) failed.push(part);
 }

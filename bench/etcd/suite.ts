@@ -165,7 +165,7 @@ async function heldLocks(port: number): Promise<string> {
   let bytes = 0;
   for (let round = 0; round < 20; round += 1) {
     const startedAt = performance.now();
-    const { keys } = await raw.client.leaseKeys(kvs[0]!.lease, calling);
+    const { keys } = await raw.client.leaseKeys(kvs[0]!.lease, calling, leases.length);
     times.push(performance.now() - startedAt);
     bytes = keys.reduce((sum, { length }) => sum + length + 3, 0);
   }

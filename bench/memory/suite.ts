@@ -5,7 +5,7 @@
 import { Mutex, Semaphore, tryAcquire, withTimeout } from 'async-mutex';
 import { AcquireTimeoutError, Holdfast, type Lock } from 'holdfast';
 import { type Contest, repeat, together } from '../measure.js';
-import { callsOf } from './calls.js';
+import { callsOf, unbundled } from './calls.js';
 
 const SEQUENCE = 100;
 const WAITERS = 1_000;
@@ -31,7 +31,8 @@ export async function* contests(): AsyncIterable<Contest> {
 
 /** How far the code of one call reaches. */
 export async function* facts(): AsyncIterable<string> {
-  await using locks = new Holdfast('memory:bench');
+  const { Holdfast: Unbundled } = await unbundled();
+  await using locks = new Unbundled('memory:bench');
   const lock = locks.mutex('facts');
   // What is done once only is not counted.
   for (let time = 0; time < 3; time += 1) await lock.run(() => {});

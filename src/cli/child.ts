@@ -1,31 +1,32 @@
 /** The command, from its start to its end, under a lease. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { isatty } from 'node:tty';
+import { closeSync, openSync } from 'node:fs';
 import { EXIT, Failure } from './failure.js';
-import { ProcessGroup } from './process-group.js';
-import { exitOfSignal, type Signal } from './signals.js';
+import { Family } from './family.js';
+import { endsByDefault, exitOfSignal, type Signal } from './signals.js';
 import { quote } from './text.js';
+import { Witness } from './witness.js';
 
 export interface Child {
-  readonly group: ProcessGroup;
+  readonly family: Family;
   /** The exit code that a shell would give. */
   readonly ended: Promise<number>;
   readonly forward: (signal: Signal) => void;
+  /** Whether a signal that was passed on has asked it to end. */
+  readonly asked: boolean;
 }
 
 /** With stdin, stdout and stderr of ours. Rejects with a Failure (126, 127) if it can't be started. */
 export function startChild(
   [file, ...args]: readonly [string, ...string[]],
   env: Readonly<Record<string, string | undefined>>,
+  { ownSession, mark }: { ownSession: boolean; mark: string },
 ): Promise<Child> {
-  // Away from its terminal's foreground group a command could neither read from it nor hear Ctrl-C.
-  // Not process.stdin: to open that stream here would take bytes, or blocking reads, from the child.
-  const atTerminal = isatty(0);
-  const own = !atTerminal && process.platform !== 'win32';
+  const witness = ownSession || process.platform === 'win32' ? undefined : new Witness();
   return new Promise((resolve, reject) => {
     let child: ChildProcess;
     try {
-      child = spawn(file, args, { stdio: 'inherit', env, detached: own });
+      child = spawn(file, args, { stdio: 'inherit', env, detached: ownSession });
     } catch (error) {
       // Node throws some of the system's errors (E2BIG) and emits the others.
       return reject(cantStart(file, error as NodeJS.ErrnoException));
@@ -34,18 +35,48 @@ export function startChild(
       child.once('exit', (code, signal) => end(code ?? exitOfSignal(signal!)));
     });
     child.once('error', (error) => reject(cantStart(file, error)));
-    child.once('spawn', () => {
-      resolve({
-        group: new ProcessGroup(child, child.pid!, own),
-        ended,
-        forward: (signal) => {
-          // These two come from the keyboard, and the terminal has sent them to the child itself.
-          if (atTerminal && (signal === 'SIGINT' || signal === 'SIGQUIT')) return;
-          child.kill(signal);
-        },
-      });
-    });
+    child.once('spawn', () => resolve(new RunningChild(new Family(child, ownSession, mark), ended, witness)));
   });
+}
+
+class RunningChild implements Child {
+  readonly family: Family;
+  readonly ended: Promise<number>;
+  readonly #witness: Witness | undefined;
+  asked = false;
+
+  /** @param witness where the command shares our process group. */
+  constructor(family: Family, ended: Promise<number>, witness: Witness | undefined) {
+    this.family = family;
+    this.ended = ended;
+    this.#witness = witness;
+  }
+
+  readonly forward = (signal: Signal): void => {
+    // What others in the family do not know would end them: such a signal is meant for the command alone.
+    if (!endsByDefault(signal)) return this.family.tell(signal);
+    this.asked = true;
+    void this.#hasHeard(signal).then((heard) => heard || this.family.signal(signal));
+  };
+
+  /** What the keyboard sends reaches the command without us. */
+  async #hasHeard(signal: Signal): Promise<boolean> {
+    if (signal !== 'SIGINT' && signal !== 'SIGQUIT') return false;
+    return (await this.#witness?.heard()) ?? process.platform === 'win32';
+  }
+}
+
+/**
+ * With a terminal, a command of another session could neither read from it, nor ask for a password, nor hear Ctrl-C and
+ * Ctrl-Z. Not asked of stdin: where that is a pipe, /dev/tty is still there.
+ */
+export function hasTerminal(): boolean {
+  try {
+    closeSync(openSync('/dev/tty', 'r'));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** As env(1) has it. */

@@ -27,10 +27,11 @@ Where the locks are
 const RUN = `holdfast run <name> [options] -- command…
 
 Takes the lock, runs the command, and gives the lock back when the command has
-ended. It waits its turn in line, for as long as it takes unless told otherwise.
+ended. It waits its turn in line, for as long as it takes unless told otherwise,
+also for a lock file that is busy.
 The lock is renewed while the command runs, and freed if this machine dies.
 
-  -w, --wait d      wait at most this long: 250ms, 10s, 5m, 1h
+  -w, --wait d      wait at most this long: 250ms, 10s, 5m, 1h, 1d
   -n, --no-wait     do not wait
   -s, --shared      a read lock: several at a time, none beside one without -s
   --of n            a semaphore of n permits; everybody must give the same n
@@ -40,19 +41,36 @@ The lock is renewed while the command runs, and freed if this machine dies.
   --grace d         how long the command has to end by itself when the lock is
                     being lost (default: a fifth of the ttl)
   --busy-exit n     exit with n instead of 75 when the lock is busy
+  --wait-all        keep the lock until all that the command started has ended,
+                    also what it leaves in the background
+  --no-hup          ignore SIGHUP, as under nohup: use it instead of nohup
+  --hide-url        the command does not inherit HOLDFAST_URL
   --url u, --json   see holdfast --help
 
 The command
   HOLDFAST_LOCK and HOLDFAST_TOKEN are in its environment. The token grows with
   every grant: a store that refuses smaller ones than it has seen is safe even
   from a command that was frozen for an hour and then goes on writing.
-  stdin, stdout and stderr are its own. SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1
-  and SIGUSR2 are passed on to it; during the wait for the lock they end the wait.
+  It inherits HOLDFAST_URL with the rest, and a password that is in it, so that a
+  holdfast run inside of it finds the same locks. Where it is none of its business,
+  --hide-url takes it away.
+  stdin, stdout and stderr are its own. SIGTERM, SIGINT, SIGHUP and SIGQUIT are
+  passed on to it and to all that it started; what the keyboard sends it has got
+  already. The lock is kept until all of them have ended; what is left a grace
+  after the command itself is killed. That holds however long after the signal the
+  command ends, also if it only took it for a request to reload. SIGUSR1 and
+  SIGUSR2 are passed on to the command alone. During the wait for the lock each of
+  these signals ends the wait.
+  A command that ends by itself gives the lock back, also if it left something
+  running in the background; see --wait-all.
 
 When the lock is being lost: the engine is out of reach, or somebody evicts us
-  The command gets SIGTERM, and SIGKILL after the grace, so that it is gone before
-  anybody else has the lock. Where stdin is no terminal this goes to its whole
-  process group. Only a kill -9 of holdfast itself leaves the command running.
+  The command and all that it started get SIGTERM, and SIGKILL after the grace, so
+  that they are gone before anybody else has the lock. Without a terminal that is
+  every process of the command's session, with one its descendants. Ctrl-Z stops
+  holdfast and all of the command together; when they go on, and the lock was lost
+  meanwhile, the command is killed. Only a SIGKILL or SIGSTOP of holdfast itself
+  leaves the command running.
 
 Exit codes
   the command's own, or 128+n when signal n ended it (or ended the wait)
@@ -60,6 +78,8 @@ Exit codes
   69   the engine could not be reached
   75   the lock is busy (see --busy-exit)
   76   the lock was lost, and the command stopped
+  77   the lock was lost, and something of the command could not be stopped: it
+       belongs to another user
   126  the command can't be executed
   127  the command was not found
 
@@ -77,6 +97,7 @@ waiting), label (command@host:pid) and age. Locks that nobody holds or waits for
 are not listed. With --json an array of lines with their claims.
 
   holdfast ls db:
+  holdfast ls -- "$PREFIX"      in scripts: what begins with - is no option then
   holdfast ls --json | jq -r '.[] | select(.claims | length > 1) | .name'
 
 Exit codes: 0, 64 wrong usage, 69 the engine could not be reached.
@@ -94,10 +115,10 @@ not be reached.
 
 const EVICT = `holdfast evict <name> <claim-id> [--reason text] [--json] [--url u]
 
-Takes a claim away, held or waiting. Its holder is told, with the reason, and lets
-go; a holder that no longer answers loses it after its ttl. So the next one is
-never let in too early. A holdfast run that is evicted stops its command and exits
-with 76.
+Takes a claim away, held or waiting. Its holder is told, with the reason (at most
+1 KiB), and lets go; a holder that no longer answers loses it after its ttl. So the
+next one is never let in too early. A holdfast run that is evicted stops its command
+and exits with 76.
 
   holdfast inspect deploy
   holdfast evict deploy 1P3Ug5-dBPOF_xh3_528hQ-1 --reason 'stuck since Monday'
@@ -120,7 +141,8 @@ number of processes at once, and again and again.
 
 Engines without a schema (redis, sqlite) have nothing to print and to apply.
 
-Exit codes: 0, 64 wrong usage, 69 the engine could not be reached, or refused.
+Exit codes: 0, 64 wrong usage, 69 the engine could not be reached, or refused,
+73 another has the migration lock and did not give it back.
 `;
 
 const TOPICS: Readonly<Record<string, string>> = { run: RUN, ls: LS, inspect: INSPECT, evict: EVICT, schema: SCHEMA };

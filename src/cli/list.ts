@@ -3,7 +3,7 @@ import { type ClaimView, Holdfast, type LineView } from '../index.js';
 import { EXIT } from './failure.js';
 import type { CommonOptions, ListOptions } from './options.js';
 import { engineUrl } from './place.js';
-import { age, printable, quote, table } from './text.js';
+import { age, json, printable, quote, table } from './text.js';
 
 export interface Listing {
   readonly exit: number;
@@ -61,12 +61,12 @@ function byName(a: LineView, b: LineView): number {
 }
 
 function lsRow(line: LineView, claim: ClaimView): string[] {
-  return [printable(line.name), kindOf(line, claim), claim.state, printable(claim.label), ageOf(claim)];
+  return [line.name, kindOf(line, claim), claim.state, claim.label, ageOf(claim)];
 }
 
 function inspectRow(line: LineView, claim: ClaimView): string[] {
   const token = claim.token?.toString() ?? '-';
-  return [claim.id, kindOf(line, claim), claim.state, token, printable(claim.label), ageOf(claim)];
+  return [claim.id, kindOf(line, claim), claim.state, token, claim.label, ageOf(claim)];
 }
 
 /** `lock`, `shared`, or a semaphore's `2/4`: two of its four permits. */
@@ -77,9 +77,4 @@ function kindOf({ kind, capacity }: LineView, { weight }: ClaimView): string {
 
 function ageOf({ since }: ClaimView): string {
   return age(Date.now() - since);
-}
-
-/** Views write their tokens as strings: beyond 2^53 a JSON number is read as another one. */
-function json(value: unknown): string {
-  return `${JSON.stringify(value)}\n`;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The command line. Says what it has to say on one line of stderr; stdout belongs to listings and to the child. */
+/** The command line. Says what it has to say on one line of stderr, and a statement to run below it; stdout belongs to listings and to the child. */
 import { readFileSync } from 'node:fs';
 import { asFailure, type Failure, usage } from './failure.js';
 import { helpFor } from './help.js';
@@ -7,7 +7,7 @@ import { evict, inspect, type Listing, ls } from './list.js';
 import { parseList, parseRun } from './options.js';
 import { run } from './run.js';
 import { schema } from './schema.js';
-import { maskCredentials, printable } from './text.js';
+import { json, maskCredentials, printable, printableLines } from './text.js';
 
 type Command = (args: readonly string[]) => Promise<number>;
 
@@ -24,14 +24,24 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 };
 
 async function main(args: readonly string[]): Promise<number> {
-  const [name, ...rest] = args;
+  const [name, ...rest] = commandFirst(args);
   if (name === undefined) throw usage('a command is missing; see holdfast --help');
   if (name === '--version' || name === '-V') return print({ exit: 0, text: `${version()}\n` });
   if (name === '--help' || name === '-h') return print({ exit: 0, text: helpFor(rest[0]) });
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!command && name.startsWith('-'))
+    throw usage(`options stand behind the command, as in: holdfast ls ${JSON.stringify(name)}; see holdfast --help`);
   if (!command) throw usage(`there is no command ${JSON.stringify(name)}; see holdfast --help`);
   if (own(rest).some((arg) => arg === '--help' || arg === '-h')) return print({ exit: 0, text: helpFor(name) });
   return command(rest);
+}
+
+/** The options that all commands have may also stand before the command. */
+function commandFirst(args: readonly string[]): readonly string[] {
+  let at = 0;
+  while (args[at] === '--json' || args[at] === '--url' || args[at]?.startsWith('--url='))
+    at += args[at] === '--url' ? 2 : 1;
+  return args.slice(at, at + 1).concat(args.slice(0, at), args.slice(at + 1));
 }
 
 /** Arguments that are ours: behind -- they are the child's. */
@@ -51,8 +61,8 @@ function version(): string {
 }
 
 function report({ exit, code, message }: Failure, asJson: boolean): void {
-  const text = printable(maskCredentials(message));
-  process.stderr.write(asJson ? `${JSON.stringify({ error: code, exit, message: text })}\n` : `holdfast: ${text}\n`);
+  const text = printableLines(maskCredentials(message));
+  process.stderr.write(asJson ? json({ error: code, exit, message: text }) : `holdfast: ${text}\n`);
 }
 
 // Node writes warnings over several lines, one of them about its SQLite being new; only ours are for users.

@@ -16,6 +16,12 @@ export interface RunOptions extends CommonOptions {
   readonly ttlMs: number;
   readonly graceMs: number;
   readonly busyExit: number;
+  /** Keep the lock until all that the command started has ended. */
+  readonly waitAll: boolean;
+  /** As under nohup. */
+  readonly ignoreHangup: boolean;
+  /** The command does not inherit HOLDFAST_URL. */
+  readonly hideUrl: boolean;
 }
 
 export type Want =
@@ -37,6 +43,9 @@ const RUN: Specs = {
   ttl: { type: 'string' },
   grace: { type: 'string' },
   'busy-exit': { type: 'string' },
+  'wait-all': { type: 'boolean' },
+  'no-hup': { type: 'boolean' },
+  'hide-url': { type: 'boolean' },
 };
 
 const DEFAULT_TTL_MS = 10_000;
@@ -63,6 +72,9 @@ export function parseRun(args: readonly string[]): RunOptions {
     ttlMs,
     graceMs: grace(values, ttlMs),
     busyExit: optional(values['busy-exit'], (text) => whole(text, '--busy-exit', 0, 255)) ?? DEFAULT_BUSY_EXIT,
+    waitAll: values['wait-all'] === true,
+    ignoreHangup: values['no-hup'] === true,
+    hideUrl: values['hide-url'] === true,
   };
 }
 
@@ -131,15 +143,14 @@ function optional<T>(value: string | boolean | undefined, read: (text: string) =
   return typeof value === 'string' ? read(value) : undefined;
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
-/** Node's timers know nothing longer. */
-const LONGEST_MS = 2 ** 31 - 1;
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const LONGEST_MS = 366 * 86_400_000;
 
 function duration(text: string, what: string): number {
-  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
+  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text) ?? [];
   const ms = Number(number) * (UNIT_MS[unit ?? ''] ?? Number.NaN);
   if (ms <= LONGEST_MS) return ms;
-  throw usage(`${what} must be a duration like 250ms, 10s, 5m or 1h; got ${JSON.stringify(text)}`);
+  throw usage(`${what} must be a duration like 250ms, 10s, 5m, 1h or 7d; got ${JSON.stringify(text)}`);
 }
 
 function whole(text: string, what: string, least: number, most: number): number {

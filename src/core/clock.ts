@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { outside } from './outside.js';
+import { clearTimeout, Date, performance, setTimeout } from './real-time.js';
 
 /**
  * Time, timers and randomness, injected everywhere, so that the whole core runs under a virtual clock and a seeded
@@ -17,11 +18,32 @@ export interface Clock {
   timer(ms: number, run: () => void): Timer;
 }
 
-/** What `setTimeout` returns in Node. A timer keeps the process alive unless it is unref'd. */
+/** A timer keeps the process alive unless it is unref'd. */
 export interface Timer {
   close(): unknown;
   ref(): unknown;
   unref(): unknown;
+}
+
+/** What `setTimeout` gives is only half known: in browsers a number, and from fake timers an object without `close`. */
+class SystemTimer implements Timer {
+  readonly #handle: Partial<NodeJS.Timeout> & (NodeJS.Timeout | number);
+
+  constructor(ms: number, run: () => void) {
+    this.#handle = setTimeout(run, ms);
+  }
+
+  close(): void {
+    clearTimeout(this.#handle);
+  }
+
+  ref(): void {
+    this.#handle.ref?.();
+  }
+
+  unref(): void {
+    this.#handle.unref?.();
+  }
 }
 
 export const systemClock: Clock = {
@@ -30,7 +52,7 @@ export const systemClock: Clock = {
   random: () => Math.random(),
   // Hexadecimal: people paste claim ids into command lines, where what begins with '-' would be an option.
   id: () => randomBytes(16).toString('hex'),
-  timer: (ms, run) => outside(() => setTimeout(run, ms)),
+  timer: (ms, run) => outside(() => new SystemTimer(ms, run)),
 };
 
 /** A user's clock, whose timers are nobody's in particular either. */

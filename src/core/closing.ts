@@ -1,5 +1,6 @@
 import type { Clock, Timer } from './clock.js';
 import type { Frame } from './reentrancy.js';
+import type { Turn } from './turn.js';
 
 /** A user's function that works inside its locks. */
 export interface Work {
@@ -16,6 +17,8 @@ export interface Work {
 export class Closing {
   /** Every function has ended, or the time is over. */
   readonly drained: Promise<void>;
+  /** The instance has ended. */
+  readonly closed: Promise<void>;
   /** Every function has ended but for those that asked for it. */
   readonly othersDrained: Promise<void>;
   readonly #clock: Clock;
@@ -26,13 +29,15 @@ export class Closing {
   /** It keeps the process alive: else that would end under the functions that we wait for. */
   #timer: Timer | undefined;
 
-  constructor(clock: Clock, working: ReadonlySet<Work>) {
+  /** @param close ends the instance once `drained` has resolved. */
+  constructor(clock: Clock, working: ReadonlySet<Work>, close: (closing: Closing) => Promise<void>) {
     this.#clock = clock;
     this.#working = working;
     const resolve: Partial<{ all: () => void; others: () => void }> = {};
     this.drained = new Promise((done) => (resolve.all = done));
     this.othersDrained = new Promise((done) => (resolve.others = done));
     this.#resolve = resolve as Required<typeof resolve>;
+    this.closed = close(this);
   }
 
   /** The time is over, whether the timer has run or not. */
@@ -42,7 +47,7 @@ export class Closing {
 
   /** Every call can only shorten it. */
   ask(drainMs: number, closer: Frame | undefined): void {
-    if (closer) for (const frame of closer.chain()) this.#closers.add(frame);
+    if (closer) for (const frame of runsAround(closer)) this.#closers.add(frame);
     const endsAt = this.#clock.now() + drainMs;
     if (endsAt < this.#endsAt) {
       this.#endsAt = endsAt;
@@ -64,4 +69,10 @@ export class Closing {
     this.#timer?.close();
     this.#resolve.all();
   }
+}
+
+/** The runs that this code is inside of, by its async context or because it was told by hand what it is inside of. */
+function* runsAround(closer: Frame): Iterable<Frame> {
+  for (const frame of closer.chain())
+    for (let turn: Turn | undefined = frame.turn; turn; turn = turn.outer) if (turn.frame) yield turn.frame;
 }

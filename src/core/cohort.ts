@@ -1,12 +1,23 @@
 import type { Timer } from './clock.js';
 import { beginWait } from './deadlock.js';
-import { EngineError, type HoldfastError, isSilence, LeaseLostError, type Loss } from './errors.js';
+import {
+  type HoldfastError,
+  isSilence,
+  LeaseLostError,
+  type Loss,
+  named,
+  unreachable,
+  type Whereabouts,
+} from './errors.js';
 import type { Look } from './explanation.js';
 import { Hold } from './hold.js';
 import { ALL } from './line.js';
 import type { AcquireRequest, LocalLine } from './local-line.js';
 import { Queue } from './queue.js';
 import type { Station, Waiter } from './waiter.js';
+
+/** An engine is not called silent before it has taken this many times as long as the last time. */
+const USUAL = 3;
 
 /**
  * Waiters of one instance, of one weight and of one kind of lock that share a claim, one after the other or, if they are readers, together.
@@ -19,9 +30,13 @@ export class Cohort implements Station {
   readonly #waiters = new Queue<Waiter>();
   /** How many of them only try. */
   #tries = 0;
+  /** How many of them wait for as long as it takes. */
+  #endless = 0;
   #hold: Hold | undefined;
   /** Since when we have been asking the engine without an answer for the current claim. */
   #askedAt = 0;
+  /** How long the engine has taken to answer to a claim of ours. 0: it has not answered yet. */
+  #answerMs = 0;
   #trouble: HoldfastError | undefined;
   /** How often the engine had answered by then: what it says later ends the trouble. */
   #answersBeforeTrouble = 0;
@@ -37,6 +52,10 @@ export class Cohort implements Station {
 
   get shared(): boolean {
     return this.request.cohort && this.request.weight < ALL;
+  }
+
+  get waitsEndlessly(): boolean {
+    return this.#endless > 0;
   }
 
   get waiting(): number {
@@ -60,7 +79,7 @@ export class Cohort implements Station {
     waiter.answersBefore = this.line.realm.answers;
     waiter.link = this.#waiters.push(waiter);
     if (waiter.triesOnce) this.#tries += 1;
-    if (waiter.weight === ALL && !waiter.endsByItself) this.line.endlessWriters += 1;
+    if (!waiter.endsByItself) this.#endless += 1;
     if (!this.#hold) this.#stand(!waiter.triesOnce, waiter.startedAt);
     else if (this.#hold.answered) this.#wait(waiter);
   }
@@ -80,8 +99,14 @@ export class Cohort implements Station {
 
   // --- what the hold tells us -----------------------------------------------------------------------------------
 
-  /** The engine has our claim in line, behind others. */
-  waits(): void {
+  /** The engine has said at this time what became of our claim. */
+  answered(now: number): void {
+    this.#answerMs = now - this.#askedAt;
+  }
+
+  /** It has our claim in line, behind others or behind its guard. */
+  waits(guarded: boolean): void {
+    this.refuseTries(guarded);
     for (const waiter of this.#waiters) this.#wait(waiter);
   }
 
@@ -97,25 +122,29 @@ export class Cohort implements Station {
     if (this.#waiters.size === 0) return this.line.dissolved(this);
     const waits = this.#waiters.size > this.#tries;
     // Who only tries does not stand in line with the others.
-    if (waits) this.#refuseTries();
+    if (waits) this.refuseTries();
     this.#stand(waits, askedAt);
   }
 
-  #refuseTries(): void {
+  /** They do not wait: not for others, not for the guard, and not for those of ours before them. */
+  refuseTries(guarded = false): void {
     if (this.#tries === 0) return;
-    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.resolve(undefined);
+    for (const waiter of this.#waiters) if (waiter.triesOnce) this.line.refuse(waiter, guarded);
   }
 
-  refused(): void {
-    this.#refuseTries();
+  refused(guarded: boolean): void {
+    this.refuseTries(guarded);
     this.detached();
   }
 
   /** The engine could not be asked: those who would not wait for that give up. */
   failing(error: HoldfastError): void {
-    this.#trouble = error;
-    this.#answersBeforeTrouble = this.line.realm.answers;
-    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.reject(unreachable(error));
+    // Silence after an error is of the same making, and says less.
+    if (!this.#trouble || !isSilence(error)) {
+      this.#trouble = error;
+      this.#answersBeforeTrouble = this.line.realm.answers;
+    }
+    for (const waiter of this.#waiters) if (waiter.triesOnce) waiter.reject(this.#unreachable(error));
     this.#failures += 1;
     // Never after a first failure: on a busy machine that may be our own slow start.
     if (!this.#patience && this.#failures > 1 && this.#waiters.size > 0) this.#losePatience();
@@ -129,7 +158,7 @@ export class Cohort implements Station {
     for (const waiter of this.#waiters) {
       if (waiter.patience.timeoutMs !== undefined || this.#hold?.answered) continue;
       const leftMs = Math.max(waiter.startedAt, this.#askedAt) + ttlMs - clock.now();
-      if (leftMs <= 0) waiter.reject(unreachable(this.#trouble));
+      if (leftMs <= 0) waiter.reject(this.#unreachable(this.#trouble));
       else nextMs = Math.min(nextMs, leftMs);
     }
     if (nextMs < Number.POSITIVE_INFINITY)
@@ -142,6 +171,14 @@ export class Cohort implements Station {
     this.#patience = undefined;
   }
 
+  #unreachable(trouble: HoldfastError | undefined): HoldfastError {
+    return unreachable(trouble, this.#where);
+  }
+
+  get #where(): Whereabouts {
+    return { engine: this.line.realm.options.title, lock: this.line.name };
+  }
+
   failed(error: HoldfastError): void {
     this.#hold = undefined;
     this.reject(error, () => true);
@@ -149,7 +186,7 @@ export class Cohort implements Station {
   }
 
   reject(error: HoldfastError, whom: (waiter: Waiter) => boolean): void {
-    for (const waiter of [...this.#waiters]) if (whom(waiter)) waiter.reject(error);
+    for (const waiter of [...this.#waiters]) if (whom(waiter)) waiter.reject(named(error, this.#where));
   }
 
   // --- what waiters tell us -------------------------------------------------------------------------------------
@@ -159,7 +196,7 @@ export class Cohort implements Station {
     this.line.settled(waiter);
     if (waiter.link) this.#waiters.remove(waiter.link);
     if (waiter.triesOnce) this.#tries -= 1;
-    if (waiter.weight === ALL && !waiter.endsByItself) this.line.endlessWriters -= 1;
+    if (!waiter.endsByItself) this.#endless -= 1;
     if (this.#waiters.size > 0) return;
     this.#calm();
     this.#hold?.unwanted();
@@ -171,17 +208,27 @@ export class Cohort implements Station {
 
   timedOut(waiter: Waiter): void {
     if (waiter.triesOnce && this.#reached(waiter)) waiter.resolve(undefined);
-    else if (this.#reached(waiter)) this.line.explanation.give(waiter, this);
-    else waiter.reject(unreachable(this.#trouble));
+    else if (this.#reached(waiter)) this.#explain(waiter);
+    else waiter.reject(this.#unreachable(this.#trouble));
   }
 
-  /** Whether the lock was busy, as far as anybody can tell: the engine has answered since, or nothing says that it would not. */
-  #reached({ answersBefore }: Waiter): boolean {
+  #explain(waiter: Waiter): void {
+    const { guard } = this.line.realm;
+    if (this.#hold?.guarded && guard.endsInMs !== undefined) waiter.reject(guard.error(this.line.name));
+    else this.line.explanation.give(waiter, this);
+  }
+
+  /**
+   * Whether the lock was busy, as far as anybody can tell: the engine has answered since, or nothing says that it would not. A
+   * lock that is passed on is asked for again and again, so a short wait may see none of the answers.
+   */
+  #reached({ answersBefore, triesOnce }: Waiter): boolean {
     const hold = this.#hold;
     if (this.#trouble && !isSilence(this.#trouble) && this.line.realm.answers === this.#answersBeforeTrouble)
       return false;
     if (this.line.realm.answers > answersBefore) return true;
-    return hold !== undefined && hold.answered && !hold.validity.inJeopardy;
+    if (hold?.answered) return !hold.validity.inJeopardy;
+    return !triesOnce && this.line.realm.options.clock.now() - this.#askedAt < this.#answerMs * USUAL;
   }
 
   /** A reader may be let in beside others, so it waits only once the engine has said so. */
@@ -200,9 +247,4 @@ export class Cohort implements Station {
     this.#hold = new Hold(this);
     this.#hold.stand(wait);
   }
-}
-
-function unreachable(trouble: HoldfastError | undefined): EngineError {
-  const why = 'The engine could not be asked in time; the lock itself may be free.';
-  return new EngineError(trouble ? `${why} Last: ${trouble.message}` : why, trouble ? { cause: trouble } : {});
 }

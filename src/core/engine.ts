@@ -41,6 +41,8 @@ export interface EngineSource {
    * and registers. Default: a place of its own.
    */
   readonly place?: unknown;
+  /** What and where it is, for people, without credentials: `redis at localhost:6379`. Default: `the engine`. */
+  readonly title?: string | undefined;
   /** Names with different realms live on servers that fail apart: each realm gets a session of its own. */
   realm?(name: string): string;
   connect(setup: EngineSetup): Promise<Engine>;
@@ -57,6 +59,8 @@ export interface Engine extends AsyncDisposable {
   inspect?(query: LineQuery): AsyncIterable<EngineLine>;
   /** Marks a claim and tells its session, who leaves. False: no such claim. Absent where `traits.listing` is false. */
   evict?(name: string, claimId: string, reason: string): Promise<boolean>;
+  /** Asks the server for any answer. Absent where every beat asks it. */
+  ping?(): Promise<void>;
   /** Absent where `traits.registers` is false. */
   readonly registers?: Registers;
   /** Closes what the engine itself opened; never a client that the user handed in. */
@@ -82,6 +86,25 @@ export interface SessionListener {
   lost(claimId: string, loss: Loss): void;
   /** The whole session is gone. */
   ended(loss: Loss): void;
+  /**
+   * Something was said about this session that proves nothing, because anybody may have said it. The session looks for itself with
+   * a beat: soon, and not more often however much is said.
+   */
+  hinted(): void;
+  /** For a while nobody is granted anything; told with the opening, with beats, and to whom it concerns. */
+  guarded?(guard: Guard): void;
+}
+
+/**
+ * A server that may have lost its memory grants nothing until whoever still believes in a lock of before has lost it. That is
+ * not busy: nobody is in the way, and it ends by itself.
+ */
+export interface Guard {
+  readonly endsInMs: number;
+  /** Since the server started, or since it was found to be another than before. */
+  readonly ageMs: number;
+  /** What to do about it where it is not wanted, for people. */
+  readonly remedy?: string | undefined;
 }
 
 export interface Session {
@@ -133,9 +156,10 @@ export interface Claim extends ClaimRef {
 
 export type Place =
   | { readonly state: 'held'; readonly token: bigint }
-  | { readonly state: 'waiting' }
+  /** Guarded: only the guard that the listener was told of is in the way. */
+  | { readonly state: 'waiting'; readonly guarded?: boolean }
   /** Only where `claim.wait` is false. The claim does not stand in line. */
-  | { readonly state: 'refused' }
+  | { readonly state: 'refused'; readonly guarded?: boolean }
   /** The line has another capacity. The claim does not stand in line. */
   | { readonly state: 'mismatch'; readonly capacity: number }
   /** The engine does not know this session. */
@@ -225,5 +249,6 @@ export interface RegisterEntry {
   readonly value: string;
   readonly token: bigint;
   /** Since it was written, by the engine's clock. */
+  /** Below zero where the clock that it was written by was ahead of the one that it is read by. */
   readonly ageMs: number;
 }

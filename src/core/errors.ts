@@ -2,14 +2,31 @@
  * Every error that Holdfast throws, each with a stable `code`.
  *
  * A message says what happened, to which lock, who holds it where that is known, and what to do. It never carries a
- * URL, a password or a client's own error object: those are redacted into `cause`.
+ * URL, a password or a client's own error object: those are redacted into `cause`. And it is one line of printable text,
+ * whoever wrote its parts: names, labels and reasons are users' words, and a server may say anything.
  */
 
+import { brand, isOfBrand } from './one-library.js';
+
+/** A statement of ours, for people to run. It stands below the message as it is: its lines are its own. */
+interface Remedy {
+  readonly statement?: string | undefined;
+}
+
 export class HoldfastError extends Error {
+  static {
+    brand(this, 'HoldfastError');
+  }
+
+  /** Also for those of another copy of this library: its CommonJS form, or one that another package brought. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return isOfBrand(this, value);
+  }
+
   readonly code: string;
 
-  constructor(code: string, message: string, options?: ErrorOptions) {
-    super(message, options);
+  constructor(code: string, message: string, { statement, ...options }: ErrorOptions & Remedy = {}) {
+    super(printable(message) + (statement === undefined ? '' : `\n${statement}`), options);
     this.code = code;
     this.name = new.target.name;
   }
@@ -35,20 +52,28 @@ export interface Blocker {
 
 /** The lock was busy for the whole timeout. The engine was asked and answered; an unreachable one gives EngineError. */
 export class AcquireTimeoutError extends HoldfastError {
+  static {
+    brand(this, 'AcquireTimeoutError');
+  }
+
   readonly lock: string;
   readonly timeoutMs: number;
   /** The first holder in line, where the engine can list its lines. */
   readonly holder: Blocker | undefined;
   /** How many claims stood before ours, where the engine can list its lines. */
   readonly place: number | undefined;
+  /** Whether the holder is this very process: only `run` is re-entrant, and only inside of it. */
+  readonly heldHere: boolean;
 
   constructor(
     lock: string,
     timeoutMs: number,
-    seen: { holder?: Blocker | undefined; place?: number | undefined } = {},
+    seen: { holder?: Blocker | undefined; place?: number | undefined; heldHere?: boolean } = {},
   ) {
     const waited = timeoutMs === 0 ? 'at the first try' : `within ${timeoutMs} ms`;
-    const holder = seen.holder ? `; held by ${printable(seen.holder.label)}` : '';
+    const { heldHere = false } = seen;
+    const label = seen.holder && shortened(seen.holder.label);
+    const holder = label === undefined ? '' : `; held by ${heldHere ? `this very process (${label})` : label}`;
     const place = seen.place === undefined ? '' : `, ${seen.place} before us in line`;
     super(
       'HOLDFAST_TIMEOUT',
@@ -58,6 +83,7 @@ export class AcquireTimeoutError extends HoldfastError {
     this.timeoutMs = timeoutMs;
     this.holder = seen.holder;
     this.place = seen.place;
+    this.heldHere = heldHere;
   }
 }
 
@@ -88,6 +114,10 @@ const LOSS_TEXT: Record<LossReason, string> = {
 };
 
 export class LeaseLostError extends HoldfastError {
+  static {
+    brand(this, 'LeaseLostError');
+  }
+
   readonly lock: string;
   readonly reason: LossReason;
   /** The operator's words for an eviction. */
@@ -95,20 +125,24 @@ export class LeaseLostError extends HoldfastError {
   readonly token: bigint | undefined;
 
   constructor(lock: string, loss: Loss, token?: bigint) {
-    const detail = loss.detail ? ` (${printable(loss.detail)})` : '';
+    const detail = wordsOf(loss.detail);
     super(
       'HOLDFAST_LOST',
-      `The lease on ${quote(lock)} is over: ${LOSS_TEXT[loss.reason]}${detail}. Another may hold it now: stop, and do not write.`,
+      `The lease on ${quote(lock)} is over: ${LOSS_TEXT[loss.reason]}${detail ? ` (${shortened(detail)})` : ''}. Another may hold it now: stop, and do not write.`,
     );
     this.lock = lock;
     this.reason = loss.reason;
-    this.detail = loss.detail;
+    this.detail = detail;
     this.token = token;
   }
 }
 
 /** A newer token has been seen by this register or fence: the caller's lease was overtaken. Nothing was written. */
 export class StaleTokenError extends HoldfastError {
+  static {
+    brand(this, 'StaleTokenError');
+  }
+
   readonly lock: string;
   readonly token: bigint;
   /** The newest token that has been presented. */
@@ -127,6 +161,10 @@ export class StaleTokenError extends HoldfastError {
 
 /** Waiting would never end: the wait closes a cycle inside this process, or upgrades a lock that it already shares. */
 export class DeadlockError extends HoldfastError {
+  static {
+    brand(this, 'DeadlockError');
+  }
+
   /** The names of the locks on the cycle, beginning with the one that was asked for. */
   readonly cycle: readonly string[];
 
@@ -138,24 +176,34 @@ export class DeadlockError extends HoldfastError {
 
 /** The line exists with another capacity: somebody uses this semaphore with another number of permits. */
 export class CapacityError extends HoldfastError {
+  static {
+    brand(this, 'CapacityError');
+  }
+
   readonly lock: string;
   readonly expected: number;
   readonly actual: number;
 
-  constructor(lock: string, expected: number, actual: number) {
+  /** @param actual as it stands in the store: a number, if everybody has behaved. */
+  constructor(lock: string, expected: number, actual: unknown) {
+    const found = Number(actual);
     super(
       'HOLDFAST_CAPACITY',
-      `Semaphore ${quote(lock)} is in use with ${actual} permits, not ${expected}. Use one number everywhere; ` +
+      `Semaphore ${quote(lock)} is in use with ${found} permits, not ${expected}. Use one number everywhere; ` +
         'a new one takes effect when nobody holds it or waits for it.',
     );
     this.lock = lock;
     this.expected = expected;
-    this.actual = actual;
+    this.actual = found;
   }
 }
 
 /** The engine can't do this. Thrown when the object is made, never in the middle of the work. */
 export class UnsupportedError extends HoldfastError {
+  static {
+    brand(this, 'UnsupportedError');
+  }
+
   constructor(message: string) {
     super('HOLDFAST_UNSUPPORTED', message);
   }
@@ -163,27 +211,112 @@ export class UnsupportedError extends HoldfastError {
 
 /** A mistake in what was passed to Holdfast: the message says which value and what is allowed. */
 export class ConfigError extends HoldfastError {
+  static {
+    brand(this, 'ConfigError');
+  }
+
   constructor(message: string, options?: ErrorOptions) {
     super('HOLDFAST_CONFIG', message, options);
   }
 }
 
+interface EngineErrorOptions extends Remedy {
+  readonly retryable?: boolean;
+  readonly retryAfterMs?: number | undefined;
+  readonly engine?: string | undefined;
+  readonly lock?: string | undefined;
+  readonly cause?: unknown;
+}
+
 /** The engine could not be asked, or answered with an error of its own. */
 export class EngineError extends HoldfastError {
+  static {
+    brand(this, 'EngineError');
+  }
+
   /** False: trying again can't help (credentials, rights, a protocol mismatch). */
   readonly retryable: boolean;
+  /** When to try again, where the engine has said so: it grants nothing until then, and nobody is in the way. */
+  readonly retryAfterMs: number | undefined;
+  /** What and where the engine is, without credentials: `redis at localhost:6379`. */
+  readonly engine: string | undefined;
+  /** Where it was asked about one. */
+  readonly lock: string | undefined;
 
-  constructor(message: string, options: { retryable?: boolean; cause?: unknown } = {}) {
-    super('HOLDFAST_ENGINE', message, options.cause === undefined ? undefined : { cause: redacted(options.cause) });
-    this.retryable = options.retryable ?? true;
+  constructor(
+    message: string,
+    { retryable = true, retryAfterMs, engine, lock, cause, statement }: EngineErrorOptions = {},
+  ) {
+    super('HOLDFAST_ENGINE', maskCredentials(message), {
+      statement,
+      ...(cause !== undefined && { cause: redacted(cause) }),
+    });
+    this.retryable = retryable;
+    this.retryAfterMs = retryAfterMs;
+    this.engine = engine;
+    this.lock = lock;
   }
 }
 
 /** The Holdfast was closed, or is closing and the call did not come from work that may still end. */
 export class ClosedError extends HoldfastError {
+  static {
+    brand(this, 'ClosedError');
+  }
+
   constructor() {
     super('HOLDFAST_CLOSED', 'This Holdfast has been closed: make a new one.');
   }
+}
+
+/** Where something went wrong. */
+export interface Whereabouts {
+  /** What and where the engine is, for people; undefined for one of somebody else's making that does not say. */
+  readonly engine: string | undefined;
+  readonly lock?: string | undefined;
+}
+
+/** An engine's own error, for one of those who asked: it names the engine and the lock. Others are passed on as they are. */
+export function named(error: HoldfastError, { engine, lock }: Whereabouts): HoldfastError {
+  // Those of a class of its own say all that there is to say, and those that are named are somebody's already.
+  if (!(error instanceof EngineError) || Object.getPrototypeOf(error) !== EngineError.prototype) return error;
+  if (engine === undefined || (error.engine !== undefined && error.lock === lock)) return error;
+  const { retryable, retryAfterMs, message, cause = error } = error;
+  const [said, ...statement] = message.split('\n');
+  return new EngineError(`${about({ engine, lock })}${said}`, {
+    ...{ retryable, retryAfterMs, engine, lock, cause },
+    statement: statement.length > 0 ? statement.join('\n') : undefined,
+  });
+}
+
+/** What the engine said of itself comes first: it may be all that there is to know. */
+export function unreachable(trouble: HoldfastError | undefined, where: Whereabouts): HoldfastError {
+  const why = 'The engine could not be asked in time; the lock itself may be free.';
+  if (!trouble) return new EngineError(about(where) + why, where);
+  const message = isSilence(trouble) ? `${why} Last: ${trouble.message}` : `${sentence(trouble.message)} ${why}`;
+  return new EngineError(about(where) + message, { ...where, cause: trouble });
+}
+
+function about({ engine, lock }: Whereabouts): string {
+  const place = [...(lock === undefined ? [] : [quote(lock)]), ...(engine === undefined ? [] : [engine])].join(' on ');
+  return place && `${place}: `;
+}
+
+/** Others' words end in a full stop, or do not. */
+export function sentence(words: string): string {
+  return /[.!?…]$/.test(words) ? words : `${words}.`;
+}
+
+/**
+ * The stack of an error that was made in a timer, or by another's call, names nobody who could be looked for. Made anew in the async
+ * function that its caller awaits, it has the caller's frames, and an acquire that does well pays nothing for it.
+ */
+export function fromHere(error: unknown): unknown {
+  if (!(error instanceof HoldfastError)) return error;
+  // One of them may be told to many.
+  const own = error instanceof ClosedError ? new ClosedError() : error;
+  Error.captureStackTrace(own, fromHere);
+  return own;
 }
 
 const silences = new WeakSet<HoldfastError>();
@@ -200,8 +333,29 @@ export function isSilence(error: HoldfastError): boolean {
   return silences.has(error);
 }
 
+/** Somebody else has the lock that migrations are made under, and did not give it back while we waited. Nothing was changed. */
+export class MigrationLockError extends EngineError {
+  static {
+    brand(this, 'MigrationLockError');
+  }
+
+  override readonly code = 'HOLDFAST_MIGRATING';
+
+  /** @param lock the name that an operator finds it by @param holder who has it, where the server tells */
+  constructor(lock: string, holder?: string) {
+    super(
+      `The tables of Holdfast can't be made or brought up to date now: another has the migration lock ${lock}` +
+        `${holder === undefined ? '' : ` (${holder})`}. Nothing was changed. Wait until it is done, or end it.`,
+    );
+  }
+}
+
 /** An optimistic row was changed by others every time we tried. Nothing was written. */
 export class ConflictError extends HoldfastError {
+  static {
+    brand(this, 'ConflictError');
+  }
+
   readonly attempts: number;
 
   constructor(what: string, attempts: number) {
@@ -218,18 +372,31 @@ export function quote(name: string): string {
   return printable(JSON.stringify(name));
 }
 
-/** Others' words in a message, without what could forge a log line or drive a terminal. */
+/** Without what could forge a log line, drive a terminal, or turn the reading direction of what follows. */
 function printable(text: string): string {
-  return text.replace(
-    /[\p{Cc}\u2028\u2029]/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, escaped);
+}
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+/** What stands in a store as text may be something else: whoever reads it must not fail over it. */
+function wordsOf(said: unknown): string | undefined {
+  return typeof said === 'string' || typeof said === 'number' ? String(said) : undefined;
+}
+
+const LONGEST_WORDS = 1_024;
+
+/** Others' words in a message: enough of them to know what they say. */
+function shortened(words: string): string {
+  return words.length > LONGEST_WORDS ? `${words.slice(0, LONGEST_WORDS)}…` : words;
 }
 
 /** Whatever an adapter threw, as an error of ours. */
 export function asHoldfastError(thrown: unknown, doing: string): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown;
-  return new EngineError(`${doing} failed: ${maskCredentials(told(thrown))}`, { cause: thrown });
+  return new EngineError(`${doing} failed: ${told(thrown)}`, { cause: thrown });
 }
 
 /** What an error says of itself. Node's own for a refused connection has a code and an empty message. */
@@ -245,16 +412,33 @@ function told(thrown: unknown): string {
  */
 function redacted(thrown: unknown): unknown {
   if (thrown instanceof HoldfastError) return thrown;
-  if (!(thrown instanceof Error)) return new Error(maskCredentials(String(thrown)));
-  const copy = new Error(maskCredentials(thrown.message));
-  copy.name = thrown.name;
-  if (thrown.stack) copy.stack = maskCredentials(thrown.stack);
+  if (!(thrown instanceof Error)) return new Error(harmless(String(thrown)));
+  const { name, message, stack } = thrown;
+  const copy = new Error(harmless(message));
+  copy.name = name;
+  // The lines of a stack are frames, but for those of the message.
+  if (stack)
+    copy.stack = stack
+      .replace(message, () => copy.message)
+      .split('\n')
+      .map(harmless)
+      .join('\n');
   const code = (thrown as { code?: unknown }).code;
   if (typeof code === 'string' || typeof code === 'number') Object.assign(copy, { code });
   return copy;
 }
 
-/** Up to the last '@' of the word: whoever forgot to encode a password has '/', '?' and '@' in it. Not in `file:///`. */
+function harmless(text: string): string {
+  return printable(maskCredentials(text));
+}
+
+/**
+ * In each word from `://` up to the last '@': whoever forgot to encode a password has '/', '?' and '@' in it. Not in `file:///`.
+ * Word by word, because one expression for all of it takes time by the square of a long one.
+ */
 function maskCredentials(text: string): string {
-  return text.replace(/:\/\/(?!\/)\S*@/g, '://***@');
+  return text.replace(/\S+/g, (word) => {
+    const [from, to] = [word.search(/:\/\/(?!\/)/), word.lastIndexOf('@')];
+    return from === -1 || to < from + 3 ? word : `${word.slice(0, from)}://***${word.slice(to)}`;
+  });
 }

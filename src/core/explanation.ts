@@ -1,12 +1,15 @@
 import type { Clock, Timer } from './clock.js';
 import type { Cohort } from './cohort.js';
 import { AcquireTimeoutError, type Blocker } from './errors.js';
+import type { ServerGuard } from './server-guard.js';
 import type { Waiter } from './waiter.js';
 
 /** A line as it was seen at one moment. */
 export interface Look {
   /** Nobody may hold it though many wait: an engine that has just restarted grants nothing for a while. */
   readonly holder: Blocker | undefined;
+  /** The holder is this very process. */
+  readonly heldHere: boolean;
   /** How many claims stood before each, by claim id. */
   readonly places: ReadonlyMap<string, number>;
 }
@@ -26,14 +29,16 @@ export class Explanation {
   readonly #clock: Clock;
   readonly #lineName: string;
   readonly #look: () => Promise<Look | undefined>;
+  readonly #guard: ServerGuard;
   /** Those whose time is over, and who wait for the look that is under way. */
   readonly #late = new Map<Waiter, Cohort>();
   #seen: { readonly look: Look | undefined; readonly at: number } | undefined;
   #looking = false;
   #timer: Timer | undefined;
 
-  constructor(clock: Clock, lineName: string, look: () => Promise<Look | undefined>) {
+  constructor(clock: Clock, lineName: string, guard: ServerGuard, look: () => Promise<Look | undefined>) {
     this.#clock = clock;
+    this.#guard = guard;
     this.#lineName = lineName;
     this.#look = look;
   }
@@ -53,9 +58,10 @@ export class Explanation {
     this.#late.set(waiter, cohort);
     if (this.#timer) return;
     this.prepare();
+    // What is fresh now is told, though it be no longer so when the timer runs.
+    const seen = this.#isFresh() ? this.#seen : undefined;
     // Not at once: those whose time is over in the same moment are told together.
-    const waitMs = this.#isFresh() ? 0 : EXPLAIN_WITHIN_MS;
-    this.#timer = this.#clock.timer(waitMs, () => this.#tell(this.#isFresh() ? this.#seen?.look : undefined));
+    this.#timer = this.#clock.timer(seen ? 0 : EXPLAIN_WITHIN_MS, () => this.#tell(seen?.look));
   }
 
   /** It is settled, whoever did it. */
@@ -77,8 +83,10 @@ export class Explanation {
     this.#late.clear();
     const places = look && new Map([...cohorts].flatMap((cohort) => cohort.places(look)));
     for (const waiter of late) {
-      const seen = { holder: look?.holder, place: places?.get(waiter) };
-      waiter.reject(new AcquireTimeoutError(this.#lineName, waiter.patience.timeoutMs!, seen));
+      const seen = { holder: look?.holder, heldHere: look?.heldHere === true, place: places?.get(waiter) };
+      // They stood there before the server was guarded, or are not served yet since.
+      if (look && !look.holder && this.#guard.lately) waiter.reject(this.#guard.error(this.#lineName));
+      else waiter.reject(new AcquireTimeoutError(this.#lineName, waiter.patience.timeoutMs!, seen));
     }
   }
 }

@@ -33,7 +33,7 @@ export class Floor implements Waited {
   endlessWaits = 0;
   readonly #outer: Turn;
   /** An item that is undefined stands for the floor before this one. */
-  readonly #line: Line<Place | undefined>;
+  readonly #line: Line<FloorPlace | undefined>;
   readonly #before: Floor | undefined;
   #next: Floor | undefined;
   readonly #whenEmpty: (() => void)[] = [];
@@ -67,11 +67,22 @@ export class Floor implements Waited {
     return this.endlessWaits > 0 || (this.#next?.waitedFor ?? false);
   }
 
-  /** Inside a semaphore only one that leaves too little blocks a waiter: else any of the others may serve it. */
-  *holders(weight: number): Iterable<Turn> {
-    const { line, weight: permits } = this.#outer;
-    for (const turn of this.occupants())
-      if (line.kind === 'lock' || permits - turn.weight < weight) yield* turn.blockers();
+  /** Only one that leaves too little blocks a waiter: else any of the others may serve it. */
+  *holders(waiter: Waiter): Iterable<Turn> {
+    if (this.#before) for (const turn of this.#before.occupants()) yield* turn.blockers();
+    const needed = this.#neededBy(waiter);
+    for (const { item, held, weight } of this.#line)
+      if (item && held && this.#line.capacity - weight < needed) yield* item.turn!.blockers();
+  }
+
+  /** Its own weight, or that of one before it who wants more and will not go by itself: nobody passes a waiter. */
+  #neededBy(waiter: Waiter): number {
+    let needed = waiter.weight;
+    for (const { item, held, weight } of this.#line) {
+      if (item?.waiter === waiter) break;
+      if (item && !held && !item.waiter.endsByItself) needed = Math.max(needed, weight);
+    }
+    return needed;
   }
 
   carries(turn: Turn): boolean {
@@ -93,7 +104,7 @@ export class Floor implements Waited {
       outside.admit();
       beginWait(waiter, this);
     }
-    const place = new Place(this, this.#outer, waiter, outside);
+    const place = new FloorPlace(this, this.#outer, waiter, outside);
     place.spot = this.#line.enter(place, waiter.weight);
     if (place.spot.held) return place.grant();
     outside.addPending(1);
@@ -143,18 +154,18 @@ export class Floor implements Waited {
     this.#before?.drain(error, owner);
   }
 
-  lighten(spot: Spot<Place | undefined>): void {
+  lighten(spot: Spot<FloorPlace | undefined>): void {
     this.#outer.notice();
     for (const { item } of this.#line.lighten(spot, 1)) item!.grant();
   }
 
-  leave(place: Place): void {
+  leave(place: FloorPlace): void {
     // Nobody is let in to what is over, though nobody has noticed that yet.
     this.#outer.notice();
     this.#leave(place.spot!);
   }
 
-  #leave(spot: Spot<Place | undefined>): void {
+  #leave(spot: Spot<FloorPlace | undefined>): void {
     for (const { item } of this.#line.leave(spot)) item!.grant();
     if (!this.busy) for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }
@@ -175,14 +186,14 @@ function upgrade(name: string): DeadlockError {
 }
 
 /** A place on a floor. Its turn is valid as long as what the outer turn stands on. */
-class Place implements Grip, Station {
+class FloorPlace implements Grip, Station {
   readonly outer: Turn;
   readonly waiter: Waiter;
   readonly line: LineRef;
   readonly clock: Clock;
   readonly validity: Validity;
   readonly ground: Ground;
-  spot: Spot<Place | undefined> | undefined;
+  spot: Spot<FloorPlace | undefined> | undefined;
   /** Made when it is let in: what it holds is what the outer turn holds then. */
   turn: Turn | undefined;
   readonly #floor: Floor;

@@ -6,7 +6,7 @@ import { ALL } from './line.js';
 import type { LocalLine } from './local-line.js';
 import type { Link } from './queue.js';
 import { isWorkOf } from './reentrancy.js';
-import type { Standing, StandingEvents } from './standing.js';
+import { Standing, type StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
 import { usersToken } from './token.js';
 import { type Grip, Turn } from './turn.js';
@@ -41,7 +41,11 @@ export class Hold implements StandingEvents, Grip {
   #lightening = false;
   /** It does not wait in the engine's line: held at once, or refused. */
   #tries = false;
+  /** It has waited in the engine's line. */
+  #waits = false;
   #grantedAt: number | undefined;
+  /** Nothing but the engine's guard was in the way when it entered. */
+  guarded = false;
   /** The instance closes: what is granted from now on goes with the session. */
   #closed = false;
 
@@ -69,6 +73,15 @@ export class Hold implements StandingEvents, Grip {
     return this.#standing!.request.capacity;
   }
 
+  standsFor(waiter: Waiter): boolean {
+    return this.#cohort !== undefined && this.#cohort === waiter.at;
+  }
+
+  /** What those behind it want and will wait for as long as it takes. */
+  get endlesslyWanted(): number {
+    return this.#cohort?.waitsEndlessly ? this.#weight : 0;
+  }
+
   get granted(): boolean {
     return this.#grantedAt !== undefined;
   }
@@ -87,7 +100,9 @@ export class Hold implements StandingEvents, Grip {
     this.#line.began(this);
     // Field by field: this is done for every lock, and a spread costs more than all of the rest.
     const { line, weight, capacity, note, rw } = this.#cohort!.request;
-    this.#standing = this.#line.realm.stand({ line, weight, capacity, wait, note, rw }, this);
+    this.#standing = new Standing({ line, weight, capacity, wait, note, rw }, this);
+    // Only once we know it: an engine may grant it, or end the session, before its enter has returned.
+    this.#line.realm.stand(this.#standing);
   }
 
   /** Whether another waiter of the cohort may have a turn without the engine being asked. */
@@ -173,6 +188,8 @@ export class Hold implements StandingEvents, Grip {
   }
 
   lost(turn: Turn, loss: Loss): void {
+    // Whoever closes its Holdfast has lost nothing.
+    if (loss.reason === 'released') return;
     publishLost({ name: this.line.name, kind: this.line.kind, token: turn.hand.token, loss });
   }
 
@@ -184,19 +201,25 @@ export class Hold implements StandingEvents, Grip {
     this.#line.granted(this);
     if (this.#closed) return;
     const cohort = this.#cohort!;
+    if (!this.#waits) cohort.answered(this.#grantedAt);
     for (let next = cohort.next(); next && this.#served < COHORT_TURNS; next = cohort.next()) {
       this.serve(next);
-      if (!cohort.shared) return;
+      if (!cohort.shared) return cohort.refuseTries();
     }
     if (cohort.waiting > 0) this.#takeCohort()!.detached();
   }
 
-  onWaiting(): void {
-    this.#cohort?.waits();
+  onWaiting(guarded: boolean): void {
+    this.#waits = true;
+    this.guarded = guarded;
+    if (guarded) this.#line.realm.metGuard();
+    this.#cohort?.answered(this.clock.now());
+    this.#cohort?.waits(guarded);
   }
 
-  onRefused(): void {
-    this.#takeCohort()?.refused();
+  onRefused(guarded: boolean): void {
+    if (guarded) this.#line.realm.metGuard();
+    this.#takeCohort()?.refused(guarded);
     this.#line.ended(this);
   }
 

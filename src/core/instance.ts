@@ -8,14 +8,16 @@ import {
   type Blocker,
   ClosedError,
   ConfigError,
-  EngineError,
+  fromHere,
+  named,
+  silence,
   UnsupportedError,
 } from './errors.js';
 import { EXPLAIN_WITHIN_MS, type Look } from './explanation.js';
 import { floorOf } from './floor.js';
 import { outside } from './outside.js';
 import { Realm, type RealmOptions } from './realm.js';
-import { currentFrame, enclosingTurn, isWorkOf } from './reentrancy.js';
+import { currentFrame, enclosingTurn, type Frame, isWorkOf } from './reentrancy.js';
 import { acquireIsObserved, publishGranted, traceAcquire } from './telemetry.js';
 import type { Turn } from './turn.js';
 import { type ClaimView, type LineView, lineView, type Note, withTokenAsText } from './view.js';
@@ -30,6 +32,23 @@ export interface InstanceOptions {
   readonly cohort: boolean;
   readonly reentrant: boolean;
   readonly maxWaiters: number;
+}
+
+/** How long a source may take to connect before it is asked anew; at least one ttl. */
+const CONNECT_WITHIN_MS = 10_000;
+
+/** What an instance has, for metrics and probes. */
+export interface InstanceStats {
+  /** Leases that are held now; those that code got inside of one that it had are not counted again. */
+  readonly held: number;
+  /** Acquires that wait. */
+  readonly waiting: number;
+  /** Sessions that are open: one, but for a cluster of Redis. */
+  readonly sessions: number;
+  /** How long ago the engine last answered to a beat, or to the opening of the session; the longest of all. Undefined: none is open. */
+  readonly lastBeatAgoMs: number | undefined;
+  /** How long the engine grants nothing, because its server may have lost its memory. Undefined: it is not guarded, as far as is known. */
+  readonly guardEndsInMs: number | undefined;
 }
 
 /** What a lock object asks for. */
@@ -71,10 +90,11 @@ export class Instance {
   /** Those under way, by line. */
   readonly #looks = new Map<string, Promise<Look | undefined>>();
   #closing: Closing | undefined;
-  #closed: Promise<void> | undefined;
   #draining: Timer | undefined;
+  #warned = false;
   #over = false;
   readonly #whenOver = new Set<() => void>();
+  readonly #pauses = new Set<() => void>();
 
   constructor(source: EngineSource, options: InstanceOptions) {
     this.source = source;
@@ -111,11 +131,12 @@ export class Instance {
     const { ref: line, key } = target;
     const { weight, patience } = asking;
     patience.signal?.throwIfAborted();
-    const inside = this.options.reentrant && target.reentrant ? enclosingTurn(this, key) : undefined;
+    const frame = currentFrame();
+    const inside = this.options.reentrant && target.reentrant ? enclosingTurn(frame, this, key) : undefined;
     const outer = asking.within ?? inside;
-    const waiter = new Waiter(this.options.clock, weight, patience);
-    const realm = this.#realm(line.name);
+    const waiter = new Waiter(this.options.clock, weight, patience, frame);
     if (outer) {
+      const realm = this.#realm(line.name);
       floorOf(outer).enter(waiter, {
         admit: () => this.#assertRoom(),
         addPending: (by) => realm.addPending(by),
@@ -137,7 +158,7 @@ export class Instance {
         capacity,
         rw,
         cohort: cohort && this.options.cohort,
-        note: this.#note(asking),
+        note: this.#note(asking, waiter.frame),
       });
   }
 
@@ -163,9 +184,38 @@ export class Instance {
     });
   }
 
-  async ready(): Promise<void> {
+  /** Asks the engine now, and waits for its answer. */
+  async ready(timeoutMs: number): Promise<void> {
     this.#assertOpen();
-    await this.#realm('').ready();
+    const { clock } = this.options;
+    const endsAt = clock.now() + timeoutMs;
+    try {
+      await this.#realm('').ready(timeoutMs);
+      const engine = await this.#connect();
+      if (engine.ping) await this.#within(Math.max(0, endsAt - clock.now()), engine.ping());
+    } catch (error) {
+      throw fromHere(named(asHoldfastError(error, 'ready'), { engine: this.source.title }));
+    }
+  }
+
+  #within(ms: number, answer: Promise<void>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = this.options.clock.timer(ms, () => reject(silence('ready')));
+      answer.then(resolve, reject).finally(() => timer.close());
+    });
+  }
+
+  stats(): InstanceStats {
+    const all = Array.from(this.#realms.values(), (realm) => realm.stats());
+    const beats = all.flatMap(({ lastBeatAgoMs = [] }) => lastBeatAgoMs);
+    const guards = all.flatMap(({ guardEndsInMs = [] }) => guardEndsInMs);
+    return {
+      held: all.reduce((sum, { held }) => sum + held, 0),
+      waiting: all.reduce((sum, { waiting }) => sum + waiting, 0),
+      sessions: beats.length,
+      lastBeatAgoMs: beats.length > 0 ? Math.max(...beats) : undefined,
+      guardEndsInMs: guards.length > 0 ? Math.max(...guards) : undefined,
+    };
   }
 
   /** Throws where lines can't be listed: called when the object is made, or before the first I/O. */
@@ -181,7 +231,7 @@ export class Instance {
 
   async evict(name: string, claimId: string, reason: string): Promise<boolean> {
     const engine = await this.engine('evict');
-    return this.call('evict', engine.evict!(name, claimId, reason));
+    return this.call('evict', () => engine.evict!(name, claimId, reason));
   }
 
   async *inspect(query: LineQuery): AsyncIterable<LineView> {
@@ -191,36 +241,30 @@ export class Instance {
 
   /** With our own deadline on each step. */
   async *#inspect(query: LineQuery): AsyncIterable<LineView> {
-    const engine = await this.call('inspect', this.#connect());
-    const lines = engine.inspect!(query)[Symbol.asyncIterator]();
+    const engine = await this.call('inspect', () => this.#connect());
+    const lines = await this.call('inspect', async () => engine.inspect!(query)[Symbol.asyncIterator]());
+    const next = (): Promise<IteratorResult<EngineLine>> => this.call('inspect', () => lines.next());
     try {
-      for (
-        let next = await this.call('inspect', lines.next());
-        !next.done;
-        next = await this.call('inspect', lines.next())
-      ) {
-        if (next.value.claims.length > 0) yield this.#view(next.value);
-      }
+      for (let line = await next(); !line.done; line = await next())
+        if (line.value.claims.length > 0) yield this.#view(line.value);
     } finally {
       // Not awaited: a generator that waits for a lost reply can't be ended before that comes.
       lines.return?.().catch(() => {});
     }
   }
 
-  /** One remote call outside of any session, with our own deadline, and errors of our own. */
-  async call<T>(doing: string, work: Promise<T>): Promise<T> {
+  /** One remote call outside of any session, with our own deadline, and errors of our own whether it rejects or throws. */
+  async call<T>(doing: string, ask: () => Promise<T>): Promise<T> {
     try {
-      return await this.#deadlines.race(work, () =>
-        this.#over ? new ClosedError() : new EngineError(`The engine did not answer to ${doing} in time.`),
-      );
+      return await this.#deadlines.race(ask(), () => (this.#over ? new ClosedError() : silence(doing)));
     } catch (error) {
-      throw asHoldfastError(error, doing);
+      throw fromHere(named(asHoldfastError(error, doing), { engine: this.source.title }));
     }
   }
 
   async engine(doing: string): Promise<Engine> {
     this.#assertOpen();
-    return this.call(doing, this.#connect());
+    return this.call(doing, () => this.#connect());
   }
 
   /**
@@ -228,18 +272,17 @@ export class Instance {
    * released and what we opened is closed. Called again, it can only be sooner.
    */
   close(drainMs: number): Promise<void> {
-    if (!this.#closing) {
-      this.#closing = new Closing(this.options.clock, this.#working);
-      this.#closed = outside(() => this.#close(this.#closing!));
-    }
+    this.#closing ??= new Closing(this.options.clock, this.#working, (closing) => outside(() => this.#close(closing)));
+    const { closed, othersDrained } = this.#closing;
     const closer = currentFrame();
     this.#closing.ask(drainMs, closer);
-    return isWorkOf(this, closer) ? Promise.race([this.#closing.othersDrained, this.#closed!]) : this.#closed!;
+    return isWorkOf(this, closer) ? Promise.race([othersDrained, closed]) : closed;
   }
 
   async #close(closing: Closing): Promise<void> {
     // Listeners that call back into us must find us closing already.
     await Promise.resolve();
+    this.#endPauses();
     // Where nobody works, everything goes with the sessions, at once.
     if (this.#working.size > 0) for (const realm of this.#realms.values()) realm.drain(this);
     for (const work of [...this.#working]) if (work.yields) revoke(work);
@@ -250,11 +293,31 @@ export class Instance {
     await Promise.all(Array.from(this.#realms.values(), (realm) => realm.close()));
     const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());
     // An engine that hangs, or has not connected yet, does not keep us: what it has of ours dies with its ttl.
-    if (this.#connected) await this.call('close', disposed!).catch(() => {});
+    if (this.#connected) await this.call('close', () => disposed!).catch(() => {});
     else disposed?.catch(() => {});
     this.#deadlines.end();
     this.#explaining.end();
     for (const run of this.#whenOver) run();
+    this.#endPauses();
+  }
+
+  /** Until then, or until it begins to close, which whoever goes on finds out, or until the signal is aborted. */
+  pause(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        timer.close();
+        this.#pauses.delete(done);
+        signal?.removeEventListener('abort', done);
+        resolve();
+      };
+      const timer = this.options.clock.timer(ms, done);
+      this.#pauses.add(done);
+      signal?.addEventListener('abort', done, { once: true });
+    });
+  }
+
+  #endPauses(): void {
+    for (const done of [...this.#pauses]) done();
   }
 
   /** Calls it when this has closed, unless it is told before that it need not. */
@@ -290,20 +353,33 @@ export class Instance {
 
   #connect(): Promise<Engine> {
     if (!this.#engine) {
-      const { namespace, clock } = this.options;
+      const { namespace, clock, ttlMs } = this.options;
       // A source that throws instead of rejecting is only another way to fail.
       const connecting = outside(async () => this.source.connect({ namespace, clock }));
       this.#engine = connecting;
+      // One that does not answer is asked again, after a while: else a single lost packet would cost the instance.
+      const hanging = clock.timer(Math.max(ttlMs, CONNECT_WITHIN_MS), () => this.#forgo(connecting));
+      hanging.unref();
+      const forgetOver = this.onOver(() => hanging.close());
       connecting.then(
         () => {
-          this.#connected = true;
+          hanging.close();
+          forgetOver();
+          this.#connected ||= this.#engine === connecting;
         },
         () => {
-          this.#engine = undefined;
+          hanging.close();
+          forgetOver();
+          if (this.#engine === connecting) this.#engine = undefined;
         },
       );
     }
     return this.#engine;
+  }
+
+  #forgo(connecting: Promise<Engine>): void {
+    this.#engine = undefined;
+    connecting.then((engine) => engine[Symbol.asyncDispose]()).catch(() => {});
   }
 
   #realmName(name: string): string {
@@ -316,13 +392,29 @@ export class Instance {
     if (existing) return existing;
     const { clock, ttlMs, label } = this.options;
     const look: RealmOptions['look'] = (line) => this.look(line);
-    const made = new Realm({ clock, name: realm, ttlMs, label, connect: () => this.#connect(), look });
+    const made = new Realm({
+      clock,
+      name: realm,
+      ttlMs,
+      label,
+      title: this.source.title,
+      connect: () => this.#connect(),
+      look,
+      metGuard: (words) => this.#metGuard(words),
+    });
     this.#realms.set(realm, made);
     return made;
   }
 
-  #note(asking: Asking): string {
-    const task = asking.task ?? currentFrame()?.task;
+  /** Once: who waits for it would else wait in silence, and nobody wants to read it with every acquire. */
+  #metGuard(words: string): void {
+    if (this.#warned) return;
+    this.#warned = true;
+    process.emitWarning(`${this.source.title ?? 'Holdfast'}: ${words}`, 'HoldfastWarning');
+  }
+
+  #note(asking: Asking, frame: Frame | undefined): string {
+    const task = asking.task ?? frame?.task;
     if (asking.label === undefined && asking.value === undefined && task === undefined) return this.#plainNote;
     return JSON.stringify({ label: this.#label(asking), task, value: asking.value } satisfies Note);
   }
@@ -355,7 +447,8 @@ export class Instance {
         if (kind !== ref.kind) continue;
         const holder = claims.find(({ state }) => state === 'held');
         const places = new Map(claims.map(({ id }, index) => [id, index]));
-        return { holder: holder && blocker(holder), places };
+        const heldHere = holder?.label.endsWith(`@${this.options.hostLabel}`) === true;
+        return { holder: holder && blocker(holder), heldHere, places };
       }
     } catch {
       // The wait has timed out in any case.
@@ -369,7 +462,11 @@ export class Instance {
       const looking = this.#explaining.start(() => resolve(undefined), true);
       void this.look(ref).then((seen) => looking.answered() && resolve(seen));
     });
-    return new AcquireTimeoutError(ref.name, 0, { holder: look?.holder, place: look?.places.size });
+    return new AcquireTimeoutError(ref.name, 0, {
+      holder: look?.holder,
+      heldHere: look?.heldHere === true,
+      place: look?.places.size,
+    });
   }
 }
 

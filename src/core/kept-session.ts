@@ -1,7 +1,7 @@
 import { backoff } from './backoff.js';
 import type { Clock, Timer } from './clock.js';
 import { Deadlines } from './deadlines.js';
-import type { Claim, ClaimRef, IndexedClaim, Pulse, Roster, Session, SessionListener } from './engine.js';
+import type { Claim, ClaimRef, Guard, IndexedClaim, Pulse, Roster, Session, SessionListener } from './engine.js';
 import { asHoldfastError, type HoldfastError, type Loss, silence } from './errors.js';
 import { GuardedSession } from './guarded-session.js';
 import type { Standing, StandingEvents } from './standing.js';
@@ -13,11 +13,14 @@ export interface SessionKeeping {
   ended(session: KeptSession): void;
   /** The engine has answered to an enter, whatever it said. */
   answered(): void;
+  guarded(guard: Guard): void;
+  /** A beat was not answered, or only with an error. */
+  missed(error: HoldfastError): void;
   /** Whether an acquire is pending: only then may our timers keep the process alive. */
   readonly busy: boolean;
 }
 
-interface Asking<T> {
+interface Reply<T> {
   answer(value: T): void;
   silence(error: HoldfastError): void;
   /** An answer that came after `silence`. */
@@ -25,6 +28,9 @@ interface Asking<T> {
   /** A user awaits it, so the process must not end meanwhile. An enter has its beat for that. Default: false. */
   readonly awaited?: boolean;
 }
+
+/** Two beats that hints are the reason for are so far apart: whoever can send hints can't make us flood the engine. */
+const HINTED_BEAT_MS = 100;
 
 /**
  * One session in one realm, from its opening to its end; a session that ended is never revived, not even by a late
@@ -49,12 +55,18 @@ export class KeptSession implements SessionListener {
   #deadlines: Deadlines | undefined;
   #loss: Loss | undefined;
   #freed: Promise<void> | undefined;
+  /** It is about to end in good order. */
+  #closing = false;
   #serial = 0;
   /** How many beats were sent. */
   beats = 0;
   #beating = false;
+  #beatSentAt = Number.NEGATIVE_INFINITY;
+  /** A hint came while a beat was under way, which may know nothing of what the hint is about. */
+  #hinted = false;
   /** Whether it has ever beaten: one that dies before is no reason to hurry with the next. */
   proven = false;
+  #provenAt = 0;
   #beatTimer: Timer | undefined;
   #beatDue = 0;
   #holds = false;
@@ -76,9 +88,15 @@ export class KeptSession implements SessionListener {
     return this.#engine!.ttlMs;
   }
 
+  /** How long ago it proved that it lives: with its opening, or with a beat. */
+  get provenAgoMs(): number {
+    return this.clock.now() - this.#provenAt;
+  }
+
   /** Opened by a request that was sent at these times. A session that ended on the way stays ended. */
   start(engine: Session, sentAt: number, sentAtWall: number): void {
     this.#engine = new GuardedSession(engine);
+    this.#provenAt = this.clock.now();
     this.#deadlines = new Deadlines(this.clock, deadlineMs(engine.ttlMs));
     this.validity.renew(sentAt, sentAtWall, this.ttlMs);
     if (this.#loss) return;
@@ -133,6 +151,8 @@ export class KeptSession implements SessionListener {
    */
   withdraw(claim: ClaimRef): Promise<boolean> {
     if (this.#loss) return Promise.resolve(false);
+    // It goes with the session. To leave it as well could go on for ever where the engine has it again in every index.
+    if (this.#closing) return Promise.resolve(true);
     this.#leaving.add(claim.id);
     return new Promise((resolve) => {
       this.ask('leave', this.engine.leave(claim), {
@@ -153,7 +173,7 @@ export class KeptSession implements SessionListener {
   // --- what the engine tells us ------------------------------------------------------------------------------------
 
   granted(claimId: string, token: bigint): void {
-    this.#claims.get(claimId)?.grant(token);
+    this.#claims.get(claimId)?.grant(this, token);
   }
 
   lost(claimId: string, loss: Loss): void {
@@ -193,15 +213,26 @@ export class KeptSession implements SessionListener {
 
   /** Ends the session in good order: what leaves must not lose its way because the engine was closed under it. */
   async close(): Promise<void> {
+    this.#closing = true;
     if (this.#leaving.size > 0) await new Promise<void>((resolve) => this.#whenLeft.push(resolve));
     this.ended({ reason: 'released' });
     await this.#freed;
   }
 
+  hinted(): void {
+    if (!this.#engine) return;
+    if (this.#beating) this.#hinted = true;
+    else this.#schedule(Math.max(0, this.#beatSentAt + HINTED_BEAT_MS - this.clock.now()));
+  }
+
+  guarded(guard: Guard): void {
+    this.#keeping.guarded(guard);
+  }
+
   // --- calls ----------------------------------------------------------------------------------------------------
 
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
-  ask<T>(doing: string, work: Promise<T>, on: Asking<T>): void {
+  ask<T>(doing: string, work: Promise<T>, on: Reply<T>): void {
     const call = this.#deadlines!.start(() => {
       on.silence(silence(doing));
     }, on.awaited);
@@ -264,8 +295,10 @@ export class KeptSession implements SessionListener {
     this.busyChanged();
     this.beats += 1;
     this.#beating = true;
+    this.#hinted = false;
     const number = this.beats;
     const sentAt = this.clock.now();
+    this.#beatSentAt = sentAt;
     const sentAtWall = this.clock.wall();
     const beaten = (pulse: Pulse): void => {
       const { now, wall } = (pulse.alive && pulse.since) || { now: sentAt, wall: sentAtWall };
@@ -278,9 +311,11 @@ export class KeptSession implements SessionListener {
         this.#beating = false;
         beaten(pulse);
         this.#schedule(this.#interval());
+        if (this.#hinted) this.hinted();
       },
       late: beaten,
-      silence: () => {
+      silence: (error) => {
+        this.#keeping.missed(error);
         this.#beating = false;
         this.#schedule(backoff(this.clock, this.validity.missed, this.ttlMs / 30, this.ttlMs / 6));
         this.validity.missed += 1;
@@ -292,6 +327,7 @@ export class KeptSession implements SessionListener {
     if (!this.notice()) return;
     if (!pulse.alive) return this.ended({ reason: 'session' });
     this.proven = true;
+    this.#provenAt = this.clock.now();
     this.validity.renew(sentAt, sentAtWall, this.ttlMs);
     if (pulse.index) this.#reconcile(pulse.index, number);
     for (const run of this.#renewals.splice(0)) run();
@@ -328,7 +364,7 @@ export class KeptSession implements SessionListener {
     const indexed = new Map(index.map((claim) => [claim.id, claim]));
     for (const [id, standing] of this.#claims) {
       const found = indexed.get(id);
-      if (found?.state === 'held' && found.token !== undefined) standing.grant(found.token);
+      if (found?.state === 'held' && found.token !== undefined) standing.grant(this, found.token);
       else if (isOlder(found ? standing.heldAtBeat : standing.settledAtBeat, beat))
         this.lost(id, { reason: 'session' });
     }

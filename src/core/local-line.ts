@@ -33,8 +33,6 @@ export class LocalLine implements Waited {
   readonly realm: Realm;
   #explanation: Explanation | undefined;
   endlessWaits = 0;
-  /** How many writers wait, inside a run or not, for as long as it takes. */
-  endlessWriters = 0;
   readonly #holds = new Queue<Hold>();
   /** Those of them that the engine has granted. */
   #granted: Hold | undefined;
@@ -51,23 +49,37 @@ export class LocalLine implements Waited {
   /** For those whose time is over. */
   get explanation(): Explanation {
     const { options } = this.realm;
-    this.#explanation ??= new Explanation(options.clock, this.name, () => options.look(this.ref));
+    this.#explanation ??= new Explanation(options.clock, this.name, this.realm.guard, () => options.look(this.ref));
     return this.#explanation;
+  }
+
+  /** How many leases of ours are held in it, without those inside of others. */
+  get held(): number {
+    let count = 0;
+    for (const { turns } of this.#allGranted()) for (const { held } of turns) count += held ? 1 : 0;
+    return count;
   }
 
   get name(): string {
     return this.ref.name;
   }
 
-  /** Of those who hold a semaphore only one that leaves too little blocks a waiter: else any of the others may serve it. */
-  *holders(weight: number): Iterable<Turn> {
-    // A reader waits for readers only where a writer of ours stands between them, and will not go by itself.
-    const shares = weight < ALL && this.endlessWriters === 0;
-    for (const { excludesReaders, turns, capacity } of this.#allGranted()) {
-      const isLock = this.ref.kind === 'lock';
-      for (const turn of turns)
-        if (isLock ? excludesReaders || !shares : capacity - turn.weight < weight) yield* turn.blockers();
+  /** Only one that leaves too little blocks a waiter: else any of the others may serve it. */
+  *holders(waiter: Waiter): Iterable<Turn> {
+    const needed = this.#neededBy(waiter);
+    for (const { excludesReaders, turns, capacity } of this.#allGranted())
+      for (const turn of turns) if (capacity - (excludesReaders ? ALL : turn.weight) < needed) yield* turn.blockers();
+  }
+
+  /** Its own weight, or that of one of ours before it who wants more and will not go by itself: nobody passes a waiter. */
+  #neededBy(waiter: Waiter): number {
+    let needed = waiter.weight;
+    if (needed === ALL) return needed;
+    for (const hold of this.#holds) {
+      if (hold.standsFor(waiter)) break;
+      needed = Math.max(needed, hold.endlesslyWanted);
     }
+    return needed;
   }
 
   carries(turn: Turn): boolean {
@@ -75,7 +87,13 @@ export class LocalLine implements Waited {
   }
 
   acquire(waiter: Waiter, request: AcquireRequest): void {
-    if (waiter.triesOnce && request.cohort && this.#busyFor(waiter.weight)) return waiter.resolve(undefined);
+    if (waiter.triesOnce && request.cohort) {
+      const inTheWay = this.#inTheWay(waiter.weight);
+      if (inTheWay.some(({ granted, answered, guarded }) => granted || (answered && !guarded)))
+        return this.refuse(waiter, false);
+      // Of a claim that has no answer yet nobody knows whether it or only the engine's guard is in the way.
+      if (inTheWay.length > 0 && inTheWay.every(({ answered }) => answered)) return this.refuse(waiter, true);
+    }
     const last = this.#last;
     const place = request.cohort ? last?.admits(request) : undefined;
     // To look at the time may have ended all that stood here, and this line with it.
@@ -139,9 +157,17 @@ export class LocalLine implements Waited {
     if (this.#last === cohort) this.#last = undefined;
   }
 
-  /** Ours hold it or wait for it in a way that excludes this weight: not to be had, and nobody passes a waiter. */
-  #busyFor(weight: number): boolean {
-    for (const hold of this.#holds) if (!hold.sharesWith(weight)) return true;
-    return false;
+  /** One that only tries has no lock: it is busy, or nobody gets any for a while. */
+  refuse(waiter: Waiter, guarded: boolean): void {
+    const { guard } = this.realm;
+    if (guarded && guard.lately) waiter.reject(guard.error(this.name));
+    else waiter.resolve(undefined);
+  }
+
+  /** Ours that hold it or wait for it in a way that excludes this weight: not to be had, and nobody passes a waiter. */
+  #inTheWay(weight: number): Hold[] {
+    const found: Hold[] = [];
+    for (const hold of this.#holds) if (!hold.sharesWith(weight)) found.push(hold);
+    return found;
   }
 }

@@ -18,3 +18,17 @@ export function checkName(name: unknown, what = 'A lock name'): string {
   if (/\p{Cc}/u.test(name)) throw new ConfigError(`${what} must not contain control characters; got ${show(name)}.`);
   return name;
 }
+
+const LONGEST_REASON_BYTES = 1_024;
+
+/** Why a claim is taken away: a text for people, which goes to its holder as it is. */
+export function checkReason(reason: unknown): string {
+  if (typeof reason !== 'string') throw new ConfigError(`A reason must be a string; got ${show(reason)}.`);
+  if (reason.length > LONGEST_REASON_BYTES || Buffer.byteLength(reason) > LONGEST_REASON_BYTES)
+    throw new ConfigError(
+      `A reason must have at most ${LONGEST_REASON_BYTES} bytes in UTF-8; got ${Buffer.byteLength(reason)}.`,
+    );
+  if (!reason.isWellFormed())
+    throw new ConfigError(`A reason must be well-formed Unicode; ${show(reason)} has a lone surrogate.`);
+  return reason;
+}

@@ -1,23 +1,36 @@
 import { backoff } from './backoff.js';
 import type { Clock, Timer } from './clock.js';
 import { Deadlines } from './deadlines.js';
-import type { Engine, LineRef, Session } from './engine.js';
-import { asHoldfastError, ClosedError, EngineError, type HoldfastError, silence } from './errors.js';
+import type { Engine, Guard, LineRef, Session } from './engine.js';
+import { asHoldfastError, ClosedError, EngineError, type HoldfastError, isSilence, silence } from './errors.js';
 import type { Look } from './explanation.js';
 import { GuardedSession } from './guarded-session.js';
 import { deadlineMs, KeptSession } from './kept-session.js';
 import { LocalLine } from './local-line.js';
 import { outside } from './outside.js';
-import { type ClaimRequest, Standing, type StandingEvents } from './standing.js';
+import { ServerGuard } from './server-guard.js';
+import type { Standing } from './standing.js';
 
 export interface RealmOptions {
   readonly clock: Clock;
   readonly name: string;
   readonly ttlMs: number;
   readonly label: string;
+  /** What and where the engine is, for people, if it says so. */
+  readonly title: string | undefined;
   connect(): Promise<Engine>;
   /** Who stands in a line; undefined where that can't be told. */
   look(line: LineRef): Promise<Look | undefined>;
+  /** Somebody waits, or would, only because the server grants nothing for a while. */
+  metGuard(words: string): void;
+}
+
+export interface RealmStats {
+  readonly held: number;
+  readonly waiting: number;
+  /** Undefined: there is no session. */
+  readonly lastBeatAgoMs: number | undefined;
+  readonly guardEndsInMs: number | undefined;
 }
 
 /**
@@ -30,6 +43,7 @@ export class Realm {
   readonly lines = new Map<string, LocalLine>();
   /** Of one try: it does not wait for longer than the engine may take for one answer. */
   readonly tries: Deadlines;
+  readonly guard: ServerGuard;
   readonly #deadlines: Deadlines;
   #session: KeptSession | undefined;
   #opening: KeptSession | undefined;
@@ -38,7 +52,10 @@ export class Realm {
   #attempts = 0;
   /** Runs while we wait before the next attempt. */
   #pause: Timer | undefined;
-  #readyWaiters: { resolve: () => void; reject: (error: HoldfastError) => void; since: number }[] = [];
+  /** Those who want to know whether the engine answers. */
+  readonly #probes = new Set<(error?: HoldfastError) => void>();
+  /** What was wrong when it was asked last. */
+  #trouble: HoldfastError | undefined;
   /** Claims that wait for a session. */
   readonly #unopened = new Set<Standing>();
   pending = 0;
@@ -48,6 +65,7 @@ export class Realm {
 
   constructor(options: RealmOptions) {
     this.options = options;
+    this.guard = new ServerGuard(options.clock, options.title ?? 'the engine');
     this.tries = new Deadlines(options.clock, deadlineMs(options.ttlMs));
     this.#deadlines = new Deadlines(options.clock, deadlineMs(options.ttlMs));
   }
@@ -69,8 +87,7 @@ export class Realm {
     return line;
   }
 
-  stand(request: ClaimRequest, events: StandingEvents): Standing {
-    const standing = new Standing(request, events);
+  stand(standing: Standing): void {
     const session = this.session;
     if (this.#closed) {
       standing.fail(new ClosedError());
@@ -80,16 +97,40 @@ export class Realm {
       this.#unopened.add(standing);
       this.#demand();
     }
-    return standing;
   }
 
-  /** Resolves when there is a session; rejects when the engine could not be asked for one ttl. */
-  ready(): Promise<void> {
-    if (this.session) return Promise.resolve();
+  /** Resolves when the engine has answered, with a beat or a new session; rejects when it has not in this time. */
+  ready(timeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#readyWaiters.push({ resolve, reject, since: this.options.clock.now() });
-      this.#demand();
+      const settle = (error?: HoldfastError): void => {
+        timer.close();
+        this.#probes.delete(settle);
+        if (error) reject(error);
+        else resolve();
+      };
+      const timer = this.options.clock.timer(timeoutMs, () => settle(this.#trouble ?? silence('ready')));
+      this.#probes.add(settle);
+      this.#probe();
     });
+  }
+
+  #probe(): void {
+    if (this.#probes.size === 0) return;
+    const { session } = this;
+    if (session) session.afterNextBeat(() => this.#settleProbes());
+    else this.#demand();
+  }
+
+  #settleProbes(error?: HoldfastError): void {
+    for (const settle of [...this.#probes]) settle(error);
+  }
+
+  /** What it keeps for its users, and how well. */
+  stats(): RealmStats {
+    const { session } = this;
+    let held = 0;
+    for (const line of this.lines.values()) held += line.held;
+    return { held, waiting: this.pending, lastBeatAgoMs: session?.provenAgoMs, guardEndsInMs: this.guard.endsInMs };
   }
 
   /** What only we know of a claim of ours: how many wait behind it, and the token of the turn that has it. */
@@ -112,11 +153,12 @@ export class Realm {
     const error = new ClosedError();
     this.#closed = true;
     this.#pause?.close();
+    this.guard.close();
     // Whatever comes of it, nobody awaits it any more.
     this.#openingCall?.answered();
     for (const line of [...this.lines.values()]) line.close(error);
     for (const standing of [...this.#unopened]) standing.fail(error);
-    this.#failReady(error, true);
+    this.#settleProbes(error);
     await this.#session?.close();
   }
 
@@ -126,10 +168,24 @@ export class Realm {
     this.answers += 1;
   }
 
+  guarded(guard: Guard): void {
+    if (!this.#closed) this.guard.told(guard);
+  }
+
+  /** Somebody waits, or would, for nothing but the guard. */
+  metGuard(): void {
+    this.options.metGuard(this.guard.words);
+  }
+
   ended(session: KeptSession): void {
     if (this.#session === session) this.#session = undefined;
     if (session.proven) this.#attempts = 0;
     else this.#attempts += 1;
+    this.#probe();
+  }
+
+  missed(error: HoldfastError): void {
+    if (!this.#trouble || !isSilence(error)) this.#trouble = error;
   }
 
   // --- opening --------------------------------------------------------------------------------------------------
@@ -181,7 +237,8 @@ export class Realm {
     session.busyChanged();
     const standings = [...this.#unopened];
     this.#unopened.clear();
-    for (const { resolve } of this.#readyWaiters.splice(0)) resolve();
+    this.#trouble = undefined;
+    this.#settleProbes();
     for (const standing of standings) standing.begin(session);
   }
 
@@ -192,22 +249,17 @@ export class Realm {
       if (hopeless) standing.fail(error);
       else standing.failing(error);
     }
-    this.#failReady(error, hopeless);
+    this.missed(error);
+    if (hopeless) this.#settleProbes(error);
     // Who asks anew after everybody has given up is not to pay for those before.
     this.#attempts = this.#wanted() ? this.#attempts + 1 : 0;
     if (this.#attempts > 0) this.#demand();
   }
 
-  #failReady(error: HoldfastError, hopeless: boolean): void {
-    const patienceEnds = hopeless ? Number.POSITIVE_INFINITY : this.options.clock.now() - this.options.ttlMs;
-    for (const waiter of this.#readyWaiters.filter(({ since }) => since <= patienceEnds)) waiter.reject(error);
-    this.#readyWaiters = this.#readyWaiters.filter(({ since }) => since > patienceEnds);
-  }
-
   /** Whether anybody still needs a session. */
   #wanted(): boolean {
     for (const standing of this.#unopened) if (standing.over) this.#unopened.delete(standing);
-    return this.#unopened.size > 0 || this.#readyWaiters.length > 0;
+    return this.#unopened.size > 0 || this.#probes.size > 0;
   }
 }
 

@@ -3,15 +3,17 @@
  * made by `run` alone, and whatever is called or awaited inside of it sees it.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { shared } from './one-library.js';
 import type { Turn } from './turn.js';
+import type { Waiter } from './waiter.js';
 
 /** Something that code can wait for: a line, or the floor of a turn. */
 export interface Waited {
   readonly name: string;
   /** How many wait here inside a run, and for as long as it takes. */
   endlessWaits: number;
-  /** The turns that must end before a waiter of this weight is served. */
-  holders(weight: number): Iterable<Turn>;
+  /** The turns that must end before this waiter is served. */
+  holders(waiter: Waiter): Iterable<Turn>;
   /** Whether this turn stands here. */
   carries(turn: Turn): boolean;
 }
@@ -53,7 +55,12 @@ export class Frame {
    * inside its last one would else drag all of them behind it.
    */
   get parent(): Frame | undefined {
-    while (this.#parent?.over) this.#parent = this.#parent.#parent;
+    while (this.#parent?.over) this.#parent = this.#parent.around;
+    return this.#parent;
+  }
+
+  /** The one that it was made in, as far as it remembers. */
+  get around(): Frame | undefined {
     return this.#parent;
   }
 
@@ -74,30 +81,33 @@ export class Frame {
   }
 }
 
-const storage = new AsyncLocalStorage<Frame>();
-
-let taskCount = 0;
+const storage = shared('frames', () => new AsyncLocalStorage<Frame>());
+const tasks = shared('tasks', () => ({ count: 0 }));
 
 /** The task of the running code, or a new one for a run that is about to begin outside of any. */
 export function taskForRun(): number {
   const task = currentFrame()?.task;
   if (task !== undefined) return task;
-  taskCount += 1;
-  return taskCount;
+  tasks.count += 1;
+  return tasks.count;
 }
 
 /** The innermost run that the running code is inside of. */
 export function currentFrame(): Frame | undefined {
-  const frame = storage.getStore();
+  return stillThere(storage.getStore());
+}
+
+/** This frame while its run goes on, else the innermost around it whose run does. */
+export function stillThere(frame: Frame | undefined): Frame | undefined {
   return frame?.over ? frame.parent : frame;
 }
 
 /**
- * The turn of this line that the running code is inside of *now*: not one that was released, and not one whose run has
+ * The turn of this line that code in this frame is inside of *now*: not one that was released, and not one whose run has
  * ended. Throws where it was lost, because code that goes on without its lock must be told.
  */
-export function enclosingTurn(owner: object, lineKey: string): Turn | undefined {
-  for (let frame = currentFrame(); frame; frame = frame.parent) {
+export function enclosingTurn(innermost: Frame | undefined, owner: object, lineKey: string): Turn | undefined {
+  for (let frame = innermost; frame; frame = frame.parent) {
     if (frame.owner !== owner || frame.lineKey !== lineKey) continue;
     frame.turn.notice();
     if (frame.turn.open) return frame.turn;
@@ -118,19 +128,20 @@ export function runsInside(outer: Turn): boolean {
 
 /** Whether code in this frame belongs to a function of this owner's users that still works. */
 export function isWorkOf(owner: object, frame: Frame | undefined): boolean {
-  for (let at = frame?.over ? frame.parent : frame; at; at = at.parent) if (at.works && at.owner === owner) return true;
+  for (let at = stillThere(frame); at; at = at.parent) if (at.works && at.owner === owner) return true;
   return false;
 }
 
 /** One wait of code inside a frame, seen by the deadlock check for as long as it lasts. */
 export class Wait {
   readonly on: Waited;
-  readonly weight: number;
+  /** The turns that must end before it does. */
+  readonly blockers: () => Iterable<Turn>;
   readonly #frames: readonly Frame[];
 
-  constructor(on: Waited, weight: number, frame: Frame) {
+  constructor(on: Waited, blockers: () => Iterable<Turn>, frame: Frame) {
     this.on = on;
-    this.weight = weight;
+    this.blockers = blockers;
     this.#frames = [...frame.chain()];
     on.endlessWaits += 1;
     for (const each of this.#frames) each.waits.add(this);

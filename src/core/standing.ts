@@ -1,7 +1,8 @@
 import { backoff } from './backoff.js';
 import type { Claim, Place } from './engine.js';
-import { CapacityError, EngineError, type HoldfastError, type Loss } from './errors.js';
+import { CapacityError, EngineError, type HoldfastError, type Loss, quote } from './errors.js';
 import type { KeptSession } from './kept-session.js';
+import { isEnginesToken } from './token.js';
 
 /** A claim that has no session yet. */
 export type ClaimRequest = Omit<Claim, 'id' | 'serial'>;
@@ -9,10 +10,10 @@ export type ClaimRequest = Omit<Claim, 'id' | 'serial'>;
 /** What the local line hears of its claim. After `onRefused`, `onFailed` or `onLost` it hears nothing more. */
 export interface StandingEvents {
   onGranted(token: bigint): void;
-  /** The engine has it in line, behind others. */
-  onWaiting(): void;
+  /** The engine has it in line, behind others, or behind nothing but its guard. */
+  onWaiting(guarded: boolean): void;
   /** Only for a request that does not wait. */
-  onRefused(): void;
+  onRefused(guarded: boolean): void;
   /** The engine could not be asked. The claim goes on trying until it is left. */
   onFailing(error: HoldfastError): void;
   /** Trying again can't help. */
@@ -21,6 +22,12 @@ export interface StandingEvents {
   onLost(loss: Loss): void;
   /** For those who look at the line. */
   view(): { local: number; token: bigint | undefined };
+}
+
+/** What it has from its first packet on. */
+interface Bound {
+  readonly session: KeptSession;
+  claim: Claim;
 }
 
 /**
@@ -38,8 +45,7 @@ export class Standing {
   readonly request: ClaimRequest;
   readonly events: StandingEvents;
   #state: 'new' | 'entering' | 'waiting' | 'held' | 'over' = 'new';
-  #session: KeptSession | undefined;
-  #claim: Claim | undefined;
+  #bound: Bound | undefined;
   /** Numbers of the beats after which the engine acknowledged and granted it: older indexes can't know of that. */
   settledAtBeat: number | undefined;
   heldAtBeat: number | undefined;
@@ -50,11 +56,11 @@ export class Standing {
   }
 
   get id(): string | undefined {
-    return this.#claim?.id;
+    return this.#bound?.claim.id;
   }
 
   get serial(): number {
-    return this.#claim?.serial ?? 0;
+    return this.#bound?.claim.serial ?? 0;
   }
 
   get held(): boolean {
@@ -62,7 +68,7 @@ export class Standing {
   }
 
   get session(): KeptSession | undefined {
-    return this.#session;
+    return this.#bound?.session;
   }
 
   /** Whether the engine has acknowledged it. */
@@ -76,32 +82,38 @@ export class Standing {
 
   begin(session: KeptSession): void {
     if (this.#state === 'over') return;
-    this.#session = session;
-    this.#claim = session.adopt(this);
+    this.#bound = { session, claim: session.adopt(this) };
     this.#state = 'entering';
-    this.#enter(0);
+    this.#enter(this.#bound, 0);
   }
 
   /** The engine said so: in its answer, by a message (which may overtake the answer), or in the index of a beat. */
-  grant(token: bigint): void {
+  grant(session: KeptSession, token: bigint): void {
     if (this.#state === 'over' || this.#state === 'held') return;
-    const session = this.#session!;
+    if (!isEnginesToken(token)) return this.#giveBack(token);
     if (!session.sure()) {
       // The wall clock says that we were suspended: never hand out a lease before a beat has proved that we still live.
-      if (session.notice()) session.afterNextBeat(() => this.grant(token));
+      if (session.notice()) session.afterNextBeat(() => this.grant(session, token));
       return;
     }
-    this.#settle();
+    this.#settle(session);
     this.#state = 'held';
     this.heldAtBeat = session.beats;
     this.events.onGranted(token);
   }
 
+  /** Whoever showed such a token to a fence would shut everybody else out, or be refused itself. */
+  #giveBack(token: bigint): void {
+    void this.leave();
+    const problem = `The engine granted ${quote(this.request.line.name)} with the token ${token}, which is no token. Somebody has changed what it counts with.`;
+    this.events.onFailed(new EngineError(problem, { retryable: false }));
+  }
+
   /** Gives the claim up, held or not. False: the engine did not have it any more. */
   leave(): Promise<boolean> {
     if (this.#state === 'over') return GONE;
-    const session = this.#finish();
-    return session ? session.withdraw(this.#claim!) : LEFT;
+    const bound = this.#finish();
+    return bound ? bound.session.withdraw(bound.claim) : LEFT;
   }
 
   lose(loss: Loss): void {
@@ -122,24 +134,25 @@ export class Standing {
 
   /** Write → read. Goes on in the background until the engine has heard it: until then the claim is only too heavy. */
   lighten(weight: number): Promise<void> {
-    this.#claim = { ...this.#claim!, weight };
-    return this.#reweigh(0);
+    const bound = this.#bound;
+    if (!bound) return Promise.resolve();
+    bound.claim = { ...bound.claim, weight };
+    return this.#reweigh(bound, 0);
   }
 
-  #enter(attempt: number): void {
-    const session = this.#session!;
-    session.ask('enter', session.engine.enter(this.#claim!), {
-      answer: (place) => this.#placed(place),
-      late: (place) => this.#placed(place),
-      silence: (error) => this.#unanswered(error, attempt),
+  #enter(bound: Bound, attempt: number): void {
+    const { session, claim } = bound;
+    session.ask('enter', session.engine.enter(claim), {
+      answer: (place) => this.#placed(bound, place),
+      late: (place) => this.#placed(bound, place),
+      silence: (error) => this.#unanswered(bound, error, attempt),
     });
   }
 
-  #placed(place: Place): void {
-    const session = this.#session!;
+  #placed({ session, claim }: Bound, place: Place): void {
     session.answered();
     if (this.#state === 'over') {
-      if (place.state === 'held' || place.state === 'waiting') void session.withdraw(this.#claim!);
+      if (place.state === 'held' || place.state === 'waiting') void session.withdraw(claim);
     } else if (this.#state === 'entering') {
       this.#join(place, session);
     }
@@ -148,14 +161,14 @@ export class Standing {
   #join(place: Place, session: KeptSession): void {
     switch (place.state) {
       case 'held':
-        return this.grant(place.token);
+        return this.grant(session, place.token);
       case 'waiting':
-        this.#settle();
+        this.#settle(session);
         this.#state = 'waiting';
-        return this.events.onWaiting();
+        return this.events.onWaiting(place.guarded === true);
       case 'refused':
         this.#finish();
-        return this.events.onRefused();
+        return this.events.onRefused(place.guarded === true);
       case 'mismatch':
         return this.fail(new CapacityError(this.request.line.name, this.request.capacity, place.capacity));
       case 'gone':
@@ -165,42 +178,42 @@ export class Standing {
     }
   }
 
-  #unanswered(error: HoldfastError, attempt: number): void {
+  #unanswered(bound: Bound, error: HoldfastError, attempt: number): void {
     if (this.#state !== 'entering') return;
     if (!(error instanceof EngineError && error.retryable)) return this.fail(error);
     this.events.onFailing(error);
-    const session = this.#session!;
+    const { session } = bound;
     session.later(backoff(session.clock, attempt, session.ttlMs / 100, session.ttlMs / 6), () => {
-      if (this.#state === 'entering') this.#enter(attempt + 1);
+      if (this.#state === 'entering') this.#enter(bound, attempt + 1);
     });
   }
 
-  #reweigh(attempt: number): Promise<void> {
-    const session = this.#session!;
+  #reweigh(bound: Bound, attempt: number): Promise<void> {
+    const { session, claim } = bound;
     return new Promise((resolve) => {
       if (!this.held) return resolve();
-      session.ask('reweigh', session.engine.reweigh(this.#claim!), {
+      session.ask('reweigh', session.engine.reweigh(claim), {
         awaited: attempt === 0,
         answer: () => resolve(),
         silence: () => {
           resolve();
           session.later(backoff(session.clock, attempt, session.ttlMs / 100, session.ttlMs / 6), () => {
-            void this.#reweigh(attempt + 1);
+            void this.#reweigh(bound, attempt + 1);
           });
         },
       });
     });
   }
 
-  #settle(): void {
-    if (this.#state === 'entering') this.settledAtBeat = this.#session!.beats;
+  #settle({ beats }: KeptSession): void {
+    if (this.#state === 'entering') this.settledAtBeat = beats;
   }
 
-  /** The session to withdraw from, if any packet of ours can have reached it. */
-  #finish(): KeptSession | undefined {
+  /** What is to be withdrawn, if any packet of ours can have reached the engine. */
+  #finish(): Bound | undefined {
     this.#state = 'over';
-    if (this.#claim) this.#session?.forget(this.#claim.id);
-    return this.#session;
+    this.#bound?.session.forget(this.#bound.claim.id);
+    return this.#bound;
   }
 }
 

@@ -3,7 +3,7 @@
  * tokens; never a URL, a password or a session id that could be used to end somebody's session.
  */
 import { channel, tracingChannel } from 'node:diagnostics_channel';
-import type { Loss } from './errors.js';
+import type { EngineError, Loss } from './errors.js';
 import { outside } from './outside.js';
 import { withTokenAsText } from './view.js';
 
@@ -32,6 +32,21 @@ export interface ReleaseMessage {
   readonly token: bigint;
 }
 
+export interface OutageMessage {
+  readonly name: string;
+  readonly kind: string;
+  /** What the engine, or the way to it, said last. */
+  readonly error: EngineError;
+}
+
+/** A server that may have lost its memory grants nothing for a while. */
+export interface GuardMessage {
+  readonly state: 'begun' | 'ended';
+  /** What and where it is, without credentials. */
+  readonly engine: string;
+  readonly endsInMs: number;
+}
+
 export interface BeatMessage {
   readonly claims: number;
 }
@@ -42,6 +57,8 @@ const beat = tracingChannel<unknown, BeatMessage>('holdfast:beat');
 const granted = channel('holdfast:granted');
 const lost = channel('holdfast:lost');
 const evicted = channel('holdfast:evicted');
+const outage = channel('holdfast:outage');
+const guard = channel('holdfast:guard');
 
 /** Asked first, so that nothing is made for nobody. */
 export const acquireIsObserved = (): boolean => acquire.hasSubscribers || granted.hasSubscribers;
@@ -55,6 +72,11 @@ export const traceRelease = <T>(message: ReleaseMessage, run: () => Promise<T>):
 
 export const traceBeat = <T>(message: BeatMessage, run: () => Promise<T>): Promise<T> =>
   beat.hasSubscribers ? beat.tracePromise(run, message) : run();
+
+/** Somebody goes on to try although the engine can't be asked. */
+export const publishOutage = (message: OutageMessage): void => outside(() => outage.publish(message));
+
+export const publishGuard = (message: GuardMessage): void => outside(() => guard.publish(message));
 
 export const publishGranted = (message: GrantedMessage): void => granted.publish(withTokenAsText(message));
 

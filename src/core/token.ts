@@ -7,3 +7,11 @@ const TURNS_PER_TOKEN = 1024n;
 export function usersToken(enginesToken: bigint, turn: number): bigint {
   return enginesToken * TURNS_PER_TOKEN + BigInt(turn);
 }
+
+/** A user's token is a signed integer of 64 bits to databases and fences, whatever the turn. */
+const HIGHEST_TOKEN = 2n ** 63n / TURNS_PER_TOKEN - 1n;
+
+/** Whether a token of the engine's can be one: what strangers wrote beside us may have been counted on. */
+export function isEnginesToken(token: bigint): boolean {
+  return token >= 1n && token <= HIGHEST_TOKEN;
+}

@@ -1,9 +1,10 @@
 import type { Clock, Timer } from './clock.js';
+import { beginEmptying } from './deadlock.js';
 import type { LineRef } from './engine.js';
 import { ClosedError, DeadlockError, type HoldfastError, LeaseLostError, type Loss, quote } from './errors.js';
 import type { Floor } from './floor.js';
 import { ALL } from './line.js';
-import { type Frame, isWorkOf, runsInside } from './reentrancy.js';
+import { currentFrame, type Frame, isWorkOf, runsInside } from './reentrancy.js';
 import type { Validity } from './validity.js';
 
 /** What a turn stands on: a claim in the engine's line, or a place on the floor of an outer turn. */
@@ -212,6 +213,21 @@ export class Turn {
   }
 
   /**
+   * The same at the end of a run. The code that called it waits for those inside, unless they wait for that code: then they are
+   * left to themselves.
+   */
+  closeFor(caller: Frame | undefined): Promise<boolean> {
+    const givenBack = this.close();
+    if (!this.floor?.busy) return givenBack;
+    try {
+      const emptying = beginEmptying(this.floor, caller);
+      return givenBack.finally(() => emptying?.end());
+    } catch {
+      return RELEASED;
+    }
+  }
+
+  /**
    * The same without waiting for those inside, of whom the caller may be one. Whoever still waits to come inside is told to take
    * the real lock; at the end of a run they are part of what was begun inside it.
    */
@@ -230,6 +246,7 @@ export class Turn {
     if (!this.open) throw this.lossError();
     if (runsInside(this)) throw downgradedFromInside(this.line.name);
     const writers = this.floor;
+    const emptying = writers?.busy ? beginEmptying(writers, currentFrame()) : undefined;
     writers?.refuseWriters();
     this.#weight = 1;
     const reader: Hand = { token: this.#grip.readersToken(), mode: this.outer ? this.#hand.mode : 'read' };
@@ -237,6 +254,7 @@ export class Turn {
     this.floor = writers?.busy ? writers.next() : undefined;
     this.onLost = undefined;
     if (writers?.busy) await writers.emptied();
+    emptying?.end();
     if (this.open) await this.#grip.lighten();
     this.notice();
     if (this.#loss) throw new LeaseLostError(this.line.name, this.#loss, reader.token);

@@ -2,13 +2,15 @@ import { forgetAbort, quitOnAbort } from './abort.js';
 import type { Clock, Timer } from './clock.js';
 import type { Deadlines } from './deadlines.js';
 import type { Link } from './queue.js';
-import { currentFrame, type Frame, type Wait } from './reentrancy.js';
+import type { Frame, Wait } from './reentrancy.js';
 import type { Turn } from './turn.js';
 
 export interface Patience {
   /** None: for ever. 0: one try. */
   readonly timeoutMs: number | undefined;
   readonly signal: AbortSignal | undefined;
+  /** When one try is given up. Default: after as long as the engine may take for one answer. */
+  readonly tryEndsAt?: number | undefined;
 }
 
 /** Time enough for a far engine to say who holds the lock. */
@@ -31,8 +33,10 @@ export class Waiter {
   readonly patience: Patience;
   /** Not to be queued: hold at once or give up. */
   readonly triesOnce: boolean;
+  /** Its wait ends whatever others do. */
+  readonly endsByItself: boolean;
   /** The run that asks, if one does. */
-  readonly frame: Frame | undefined = currentFrame();
+  readonly frame: Frame | undefined;
   at: Station | undefined;
   /** How often the engine had answered when it began to wait. */
   answersBefore = 0;
@@ -46,20 +50,17 @@ export class Waiter {
   #watched = false;
   #trying: { answered(): boolean } | undefined;
 
-  constructor(clock: Clock, weight: number, patience: Patience) {
+  constructor(clock: Clock, weight: number, patience: Patience, frame?: Frame) {
     this.startedAt = clock.now();
     this.weight = weight;
     this.patience = patience;
+    this.frame = frame;
     this.triesOnce = patience.timeoutMs === 0;
+    this.endsByItself = patience.timeoutMs !== undefined || patience.signal !== undefined;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-  }
-
-  /** Whether its wait ends whatever others do. */
-  get endsByItself(): boolean {
-    return this.patience.timeoutMs !== undefined || this.patience.signal !== undefined;
   }
 
   /**
@@ -70,7 +71,7 @@ export class Waiter {
     const { timeoutMs, signal } = this.patience;
     if (this.settled || this.#watched) return;
     this.#watched = true;
-    if (this.triesOnce) this.#trying = tries?.start(() => this.at?.timedOut(this));
+    if (this.triesOnce) this.#watchTry(clock, tries);
     else if (timeoutMs !== undefined) this.#countDown(clock, timeoutMs);
     if (!signal) return;
     // What was noticed on the way here may have aborted it.
@@ -78,10 +79,18 @@ export class Waiter {
     else quitOnAbort(signal, this);
   }
 
+  #watchTry(clock: Clock, tries: Deadlines | undefined): void {
+    const { tryEndsAt } = this.patience;
+    const giveUp = (): void => this.at?.timedOut(this);
+    if (tryEndsAt === undefined) this.#trying = tries?.start(giveUp);
+    else this.#timer = clock.timer(Math.max(0, tryEndsAt - clock.now()), giveUp);
+  }
+
   #countDown(clock: Clock, timeoutMs: number): void {
     const aheadMs = Math.min(LOOK_AHEAD_MS, timeoutMs / 2);
     this.#timer = clock.timer(timeoutMs - aheadMs, () => {
-      const leftMs = Math.max(0, this.startedAt + timeoutMs - clock.now());
+      // No more than was to be left: under fake timers only timers may tell that time has passed.
+      const leftMs = Math.min(aheadMs, Math.max(0, this.startedAt + timeoutMs - clock.now()));
       this.#timer = clock.timer(leftMs, () => this.at?.timedOut(this));
       this.at?.nearlyOver();
     });

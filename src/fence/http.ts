@@ -5,12 +5,16 @@
  * leases. Where several processes, or a database, stand behind it, hand the token on: `fences.of(request)` is what
  * the fence of the database is opened with, inside of the handler's transaction.
  *
- * Refused: 412 a stale token · 428 none at all · 400 something else than a token · 503 an older request is still at work.
+ * Refused: 412 a stale token · 428 none at all · 400 something else than a token · 503 an older request is still at work, or
+ * there are more resources than are kept.
  */
-import { type Duration, parseDuration } from '../core/duration.js';
+import { type Duration, parseDuration, show } from '../core/duration.js';
+import { LONGEST_TIMER_MS } from '../core/long-timer.js';
 import type { Fence } from '../core/engine.js';
-import { ConfigError, HoldfastError, StaleTokenError } from '../core/errors.js';
-import { Gate } from './gate.js';
+import { ConfigError, EngineError, HoldfastError, quote, StaleTokenError } from '../core/errors.js';
+import { setImmediate, setTimeout } from '../core/real-time.js';
+import { AtWork, cutOff, isOver, mayHaveWorked, type NodeRequest, type NodeResponse, watch } from './at-work.js';
+import { Gate, type Leave } from './gate.js';
 import { parseToken, TOKEN_HEADER } from './header.js';
 import { checkResource } from './presented.js';
 
@@ -21,24 +25,32 @@ export interface HttpFenceOptions<R> {
   readonly store?: FenceStore | undefined;
   /** How long a newer request waits for an older one that is still at work. Default: '10s'. */
   readonly timeout?: Duration | undefined;
-  /** How many resources are kept in memory. Default: 100,000. */
+  /** How long a handler that has not answered is taken to be at work after its client has gone. Default: '1m'. */
+  readonly unanswered?: Duration | undefined;
+  /** Which answers say that nothing was done, so that nothing is remembered of them. Default: 400 to 499. */
+  readonly refused?: ((status: number) => boolean) | undefined;
+  /** How many resources are kept in memory. Those that do not fit are answered with 503. Default: 100,000. */
   readonly mostResources?: number | undefined;
+  /**
+   * Forgets a resource that nobody has asked for during this time. That is a hole: a holder who was stalled for longer is let
+   * in again with its old token. Default: nothing is forgotten.
+   */
+  readonly forgetAfter?: Duration | undefined;
 }
 
 export interface FenceStore {
   open(resource: string, token: bigint, options: { readonly shared: boolean }): Promise<unknown>;
 }
 
-/** What a Node.js request has, and those of Express and Fastify with it. */
-export interface NodeRequest {
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-}
-
-/** What a Node.js response has. */
-export interface NodeResponse {
-  statusCode: number;
-  setHeader(name: string, value: string): unknown;
-  end(body?: string): unknown;
+/** What a request has shown. */
+export interface ShownToken {
+  readonly token: bigint;
+  readonly shared: boolean;
+  /**
+   * The request is at work until this has settled, whatever becomes of its response and its client. Gives it back; what it
+   * rejects with is yours to handle. Throws an EngineError if the request is over already.
+   */
+  hold<P extends PromiseLike<unknown>>(work: P): P;
 }
 
 /** A refusal, as every kind of server can send it. */
@@ -51,36 +63,49 @@ export class HttpFence<R extends object> {
   readonly #options: HttpFenceOptions<R>;
   readonly #gate: Gate;
   readonly #timeoutMs: number;
-  readonly #shown = new WeakMap<object, { readonly token: bigint; readonly shared: boolean }>();
+  readonly #unansweredMs: number;
+  readonly #shown = new WeakMap<object, ShownToken>();
 
   constructor(options: HttpFenceOptions<R>) {
     if (typeof options?.resource !== 'function')
       throw new ConfigError('httpFence needs resource: a function from a request to the name of what it is about.');
+    const { mostResources = 100_000, forgetAfter, store, timeout = '10s', unanswered = '1m' } = options;
+    if (!Number.isSafeInteger(mostResources) || mostResources < 1)
+      throw new ConfigError(`mostResources must be a whole number from 1; got ${show(mostResources)}.`);
+    const forgetAfterMs = forgetAfter === undefined ? Infinity : parseDuration(forgetAfter, 'forgetAfter');
     this.#options = options;
-    this.#gate = new Gate(options.mostResources ?? 100_000);
-    this.#timeoutMs = parseDuration(options.timeout ?? '10s', 'timeout');
+    this.#gate = new Gate({ most: mostResources, forgetAfterMs, stored: store !== undefined });
+    this.#timeoutMs = Math.min(parseDuration(timeout, 'timeout'), LONGEST_TIMER_MS);
+    this.#unansweredMs = Math.min(parseDuration(unanswered, 'unanswered'), LONGEST_TIMER_MS);
   }
 
-  /** What a request has shown, to open the fence of a database with. */
-  of(request: R): { readonly token: bigint; readonly shared: boolean } | undefined {
+  /** What a request has shown, to open the fence of a database with, and the way to stay at work after the response. */
+  of(request: R): ShownToken | undefined {
     return this.#shown.get(request);
   }
 
-  /** For servers whose handlers take a Request and give a Response. */
+  /**
+   * For servers whose handlers take a Request and give a Response. The request is at work until the handler's promise has
+   * settled and the body of its response has been produced; a handler that goes on beside that holds the promise of it.
+   */
   handler(handle: (request: R & Request) => Response | Promise<Response>): (request: R & Request) => Promise<Response> {
     return async (request) => {
       const entered = await this.#enter(request, request.headers.get(TOKEN_HEADER));
       if ('status' in entered)
         return new Response(entered.body, { status: entered.status, headers: headersOf(entered) });
+      const { atWork } = entered;
+      let response: Response | undefined;
       try {
-        return await handle(request);
-      } finally {
-        entered.leave();
+        response = await handle(request);
+        return atWork.answeredWith(response, this.#mayHaveWorked(request, response.status));
+      } catch (error) {
+        atWork.answered(this.#mayHaveWorked(request, response?.status));
+        throw error;
       }
     };
   }
 
-  /** For Express and Connect: `app.use(fences.middleware())`. The request is at work until its response has been ended. */
+  /** For Express and Connect: `app.use(fences.middleware())`. The request is at work until its response is over. */
   middleware(): (request: R & NodeRequest, response: NodeResponse, next: (error?: unknown) => void) => void {
     return (request, response, next) => {
       // Not inside of the promise: what the next one throws is not ours to catch.
@@ -112,21 +137,37 @@ export class HttpFence<R extends object> {
       response.end(entered.body);
       return false;
     }
-    whenEnded(response, entered.leave);
+    const { atWork } = entered;
+    if (isOver(request, response)) {
+      // While it waited for its turn. Its end would not be heard any more.
+      refuse();
+      atWork.answered(false);
+      return false;
+    }
+    const over = (status: number | undefined, heard: 'whole' | 'part'): void =>
+      atWork.answered(heard === 'whole' && this.#mayHaveWorked(request, status));
+    watch(request, response, over, this.#unansweredMs);
     return true;
   }
 
-  async #enter(request: R, header: unknown): Promise<Refusal | { leave: () => void }> {
+  async #enter(request: R, header: unknown): Promise<Refusal | { readonly atWork: AtWork }> {
     const resource = this.#options.resource(request);
-    if (resource === undefined) return { leave: () => {} };
+    if (resource === undefined) return { atWork: new AtWork(() => {}) };
     try {
       checkResource(resource);
       const fence = parseToken(header);
       if (!fence) return refusal(428, { code: 'HOLDFAST_TOKEN_REQUIRED', message: `${TOKEN_HEADER} is missing.` });
-      const leave = await this.#gate.enter(resource, fence, this.#timeoutMs);
+      const atWork = new AtWork((worked) => leave(worked));
+      // In time for the one who waits.
+      const cutOffMs = this.#timeoutMs / 2;
+      const overtaken = (): void => {
+        atWork.overtaken(cutOffMs);
+        setTimeout(cutOff, cutOffMs, request).unref();
+      };
+      const leave: Leave = await this.#gate.enter(resource, fence, { withinMs: this.#timeoutMs, overtaken });
       await this.#present(resource, fence, leave);
-      this.#shown.set(request, { token: fence.token, shared: fence.mode === 'read' });
-      return { leave };
+      this.#shown.set(request, shownToken(resource, fence, atWork));
+      return { atWork };
     } catch (error) {
       if (error instanceof StaleTokenError) return refusal(412, error.toJSON());
       if (error instanceof ConfigError) return refusal(400, error.toJSON());
@@ -135,13 +176,18 @@ export class HttpFence<R extends object> {
     }
   }
 
-  async #present(resource: string, { token, mode }: Fence, leave: () => void): Promise<void> {
+  async #present(resource: string, { token, mode }: Fence, leave: Leave): Promise<void> {
     try {
       await this.#options.store?.open(resource, token, { shared: mode === 'read' });
     } catch (error) {
-      leave();
+      leave(false);
       throw error;
     }
+  }
+
+  #mayHaveWorked(request: object, status: number | undefined): boolean {
+    const { refused = (code: number) => code >= 400 && code < 500 } = this.#options;
+    return mayHaveWorked((request as { method?: string }).method, status, refused);
   }
 }
 
@@ -155,22 +201,24 @@ export function httpFence<R extends object>(options: HttpFenceOptions<R>): HttpF
   return new HttpFence(options);
 }
 
+function shownToken(resource: string, { token, mode }: Fence, atWork: AtWork): ShownToken {
+  return {
+    token,
+    shared: mode === 'read',
+    hold: (work) => {
+      if (atWork.hold(work)) return work;
+      throw new EngineError(
+        `The request for ${quote(resource)} is over, and a newer one may be at work. Hold before the work begins.`,
+        { retryable: false },
+      );
+    },
+  };
+}
+
 function refusal(status: number, body: object): Refusal {
   return { status, body: JSON.stringify(body) };
 }
 
 function headersOf({ status }: Refusal): Record<string, string> {
   return { 'content-type': 'application/json', ...(status === 503 && { 'retry-after': '1' }) };
-}
-
-/**
- * When the handler has ended its response. Not when the client has gone: the handler does not know, and goes on writing to
- * what the fence protects. So every handler must end its response, whatever happens.
- */
-function whenEnded(response: NodeResponse, then: () => void): void {
-  const end = response.end.bind(response);
-  response.end = (...args: Parameters<NodeResponse['end']>) => {
-    then();
-    return end(...args);
-  };
 }

@@ -36,7 +36,7 @@ const PRELUDE = `do ${JUDGE} end ${BEHIND}`.replaceAll(/\s+/g, ' ');
  * `write` (or `read`, for a shared lease).
  *
  *     const text = fencedScript(`return redis.call('INCR', KEYS[1])`);
- *     await redis.eval(text, 2, 'holdfast:fence:{a}', '{a}:count', `${lease.token}`.padStart(19, '0'), 'write');
+ *     await redis.eval(text, 2, 'holdfast_fence:{a}', '{a}:count', `${lease.token}`.padStart(19, '0'), 'write');
  */
 export function fencedScript(script: string): string {
   // Redis 7 has flags in a first line, which must stay the first.

@@ -11,6 +11,10 @@ export interface OpenOptions {
   readonly shared?: boolean | undefined;
 }
 
+/** What is opened with what: one resource, or several with one lease for all of them, or with one for each. */
+export type Resources = string | readonly string[];
+export type Shown = Lease | bigint;
+
 /** Tokens are integers of 64 bits with a sign. */
 export const LARGEST_TOKEN = 2n ** 63n - 1n;
 
@@ -50,6 +54,26 @@ export class Presenter {
       );
     return fence;
   }
+
+  /** In one order, whoever opens them: transactions that open the same fences do not wait for each other in a circle. */
+  presentAll(
+    resources: Resources,
+    shown: Shown | readonly Shown[],
+    options?: OpenOptions,
+  ): readonly (readonly [resource: string, fence: Fence])[] {
+    const names = typeof resources === 'string' ? [resources] : resources;
+    if (!Array.isArray(names) || names.length === 0)
+      throw new ConfigError(`A fence is opened for a resource's name, or a list of them; got ${show(resources)}.`);
+    if (isList(shown) && shown.length !== names.length)
+      throw new ConfigError(`There are ${names.length} resources, and ${shown.length} leases or tokens for them.`);
+    return names
+      .map((name, at) => [checkResource(name), this.present(isList(shown) ? shown[at]! : shown, options)] as const)
+      .sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+}
+
+function isList(shown: Shown | readonly Shown[]): shown is readonly Shown[] {
+  return Array.isArray(shown);
 }
 
 export function checkResource(resource: unknown): string {

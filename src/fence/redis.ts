@@ -5,12 +5,13 @@
  *
  * A fence is one key, a hash: the highest token that a reader (`r`) and a writer (`w`) has shown, as text of 19 digits,
  * because Lua's numbers have only 53 bits. It lives until somebody deletes it. On a cluster it must be in the slot of the keys
- * that it protects: it has the resource's name as its hash tag, `holdfast:fence:{account:1}`, so that
+ * that it protects: it has the resource's name as its hash tag, `holdfast_fence:{account:1}`, so that
  * `{account:1}:balance` lies beside it.
  *
  * What Redis forgets, the fence forgets: a lost write of a failover, an evicted key, FLUSHALL. Then an older token passes,
  * as it would with any other data in that server.
  */
+import { show } from '../core/duration.js';
 import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
 import type { Fence } from '../core/engine.js';
 import { portOf } from '../engines/redis/client/port-of.js';
@@ -20,8 +21,13 @@ import { fencedScript, newestIn } from './lua.js';
 import { checkResource, type OpenOptions, Presenter } from './presented.js';
 
 export interface RedisFenceOptions {
-  /** The key that a resource's fence is kept in. Default: `holdfast:fence:{resource}`. */
+  /** The key that a resource's fence is kept in. Default: `holdfast_fence:{resource}`. */
   readonly key?: ((resource: string) => string) | undefined;
+}
+
+/** No lock has such a key: what begins with `holdfast_` is none. Whoever frees a lock would erase the fence. */
+export function fenceKey(resource: string): string {
+  return `holdfast_fence:{${resource}}`;
 }
 
 /** KEYS: the fence. Nothing but the judgement. */
@@ -38,7 +44,7 @@ export class RedisFence {
 
   constructor(client: object, options: RedisFenceOptions) {
     this.#port = portOf(client);
-    this.#keyOf = options.key ?? ((resource) => `holdfast:fence:{${resource}}`);
+    this.#keyOf = options.key ?? fenceKey;
   }
 
   /**
@@ -85,11 +91,14 @@ export class OpenRedisFence {
   async set(key: string, value: string, { ttlMs }: { readonly ttlMs?: number } = {}): Promise<void> {
     if (this.#fence.mode === 'read')
       throw new ConfigError(`A read lease can't write what ${quote(this.#resource)} protects. Take the write lock.`);
+    if (typeof value !== 'string') throw new ConfigError(`A value is a text; got ${show(value)}.`);
+    if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0))
+      throw new ConfigError(`ttlMs is a whole number of milliseconds from 1 on; got ${show(ttlMs)}.`);
     await this.#run(SET, [key], [value, ...(ttlMs === undefined ? [] : ['PX', `${ttlMs}`])]);
   }
 
   /**
-   * A script of yours, with its own KEYS and ARGV, that runs only if the token is not stale.
+   * A script of yours, with its own KEYS and ARGV, that runs only if the token is not stale. With a read lease it must only read.
    *
    *     await account.eval(`return redis.call('INCRBY', KEYS[1], ARGV[1])`, ['{account:1}:balance'], ['5']);
    */

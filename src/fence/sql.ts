@@ -12,126 +12,200 @@
  *
  * Hence the order: open first, then read. What was read before may be older than the fence. On MySQL a transaction's
  * snapshot begins with its first plain SELECT, so there the reads after the upsert are new even under REPEATABLE READ; and
- * whether the token was stale is told by a locking read, never by a snapshot. PostgreSQL refuses with 40001 whoever opens
+ * whether the token was stale is read from the row that the upsert has written, which no snapshot hides. PostgreSQL refuses with 40001 whoever opens
  * a fence that has changed since its snapshot; that error is the user's, who tries the whole transaction again.
  *
- * The table: a failed statement ends a transaction of PostgreSQL, so there it is looked for first, and made where it is
- * missing, under the lock that migrations take. On SQLite it is made when a statement has missed it. On MySQL it is never
- * made on the way, because DDL would commit the user's transaction.
+ * Several primaries (Galera, group replication): row locks are those of one server, but transactions are certified against each other
+ * when they commit, by the rows that they have written. So every open must be a write. PostgreSQL and SQLite write whatever an
+ * UPDATE names; MySQL does not write what is the same as before, and counts in a column for that.
+ *
+ * The table: a failed statement ends a transaction of PostgreSQL, so there it is looked for first. Where it is missing it is made over a
+ * connection beside, under the lock that migrations take, and committed at once: whoever makes it in a transaction keeps out
+ * all others until that ends. An adapter of the user's has no more than the transaction. On SQLite it is made when a statement
+ * has missed it. On MySQL it is never made on the way, because DDL would commit the user's transaction.
  */
 import type { Fence } from '../core/engine.js';
+import { show } from '../core/duration.js';
 import { ConfigError } from '../core/errors.js';
 import { isStale } from '../core/fence.js';
-import type { Lease } from '../index.js';
 import { portOf, type Row, type SqlPort } from '../sql/port.js';
-import { SqlitePort } from '../sql/sqlite.js';
-import { statement } from '../sql/statement.js';
-import { checkTransaction, isMissingTable, stale, tokensOf } from './answers.js';
-import { checkResource, type OpenOptions, Presenter } from './presented.js';
+import { type Statement, statement } from '../sql/statement.js';
+import {
+  checkTransaction,
+  explained,
+  isMissingTable,
+  isThereAlready,
+  stale,
+  tokensOf,
+  unmade,
+  withReason,
+} from './answers.js';
+import { type OpenOptions, Presenter, type Resources, type Shown } from './presented.js';
 import { FenceTable, type TableOptions } from './table.js';
+import { inTransaction, type TransactionOn } from './transaction.js';
 
 export interface SqlFenceOptions extends TableOptions {
   /**
-   * Whether a missing table is made on the way (PostgreSQL, SQLite). False spares PostgreSQL one question for each
-   * connection. Default: true.
+   * Whether a missing table is made on the way: by `open` on PostgreSQL and SQLite, by `transaction` everywhere. False spares one
+   * question for each connection. Default: true.
    */
   readonly migrate?: boolean | undefined;
 }
 
-/**
- * Which tables a connection of PostgreSQL has found there. One that it has made itself may be rolled back with the
- * transaction that made it, so that connection goes on asking.
- */
-const tables = new WeakMap<object, Map<string, 'found' | 'made'>>();
+/** For another that migrates; beside a transaction that may itself be in the way of it. */
+const PATIENCE_MS = { first: 10_000, beside: 2_000 };
 
-export class SqlFence {
-  readonly #db: object;
+/** Which tables a connection has found there, for good. */
+const tables = new WeakMap<object, Set<string>>();
+
+export class SqlFence<D extends object = object> {
+  readonly #db: D;
   readonly #port: SqlPort;
   readonly #table: FenceTable;
-  readonly #mayMigrate: boolean;
-  readonly #presenter = new Presenter();
+  readonly #options: SqlFenceOptions;
+  readonly #presenter: Presenter;
 
-  constructor(db: object, options: SqlFenceOptions) {
+  constructor(db: D, options: SqlFenceOptions, presenter = new Presenter()) {
     this.#db = db;
     this.#port = portOf(db);
     this.#table = new FenceTable(this.#port.dialect, options);
-    this.#mayMigrate = options.migrate ?? true;
-    if (this.#port.isPool)
-      throw new ConfigError(
-        'A fence is opened inside of your own transaction, on its connection; a pool may send each statement over another ' +
-          'one. Take a connection of it, begin a transaction there, and pass that connection.',
-      );
+    this.#options = options;
+    this.#presenter = presenter;
   }
 
   /**
    * Shows the token, before anything of the resource is read or written in this transaction. Throws a StaleTokenError if
-   * the lease was overtaken: roll back. The token counts once the transaction is committed.
+   * the lease was overtaken: roll back. The token counts once the transaction is committed. Several resources are opened in one
+   * order, with one lease for all of them or with one for each.
    *
    *     await fence(client).open('account:1', lease);
+   *     await fence(client).open(['account:1', 'account:2'], [leases.of(one), leases.of(two)]);
    */
-  async open(resource: string, shown: Lease | bigint, options?: OpenOptions): Promise<void> {
-    checkResource(resource);
-    const fence = this.#presenter.present(shown, options);
-    await (this.#port.dialect === 'mysql' ? this.#openInMysql(resource, fence) : this.#open(resource, fence));
+  async open(resource: Resources, shown: Shown | readonly Shown[], options?: OpenOptions): Promise<void> {
+    const opens = this.#presenter.presentAll(resource, shown, options);
+    if (this.#port.isPool)
+      throw new ConfigError(
+        'A fence is opened inside of your own transaction, on its connection; a pool may send each statement over another ' +
+          'one. Take a connection of it, begin a transaction there, and pass that connection; or use fence(pool).transaction.',
+      );
+    checkTransaction((await this.#port.isInTransaction()) ?? (await this.#isInTransaction()));
+    if (this.#port.dialect === 'postgres') await this.#ensureTable(() => this.#makeBeside());
+    for (const [name, fence] of opens) await this.#open(name, fence);
+  }
+
+  /**
+   * Begins a transaction, opens the fence, calls the function with the connection, and commits; or rolls back, if anything throws.
+   * Gives what the function gives. On a pool it takes a connection and gives it back.
+   *
+   *     await fence(pool).transaction('account:1', lease, async (tx) => {
+   *       await tx.query('UPDATE account SET balance = balance - 5 WHERE id = 1');
+   *     });
+   */
+  async transaction<T>(
+    resource: Resources,
+    shown: Shown | readonly Shown[],
+    work: (tx: TransactionOn<D>) => T | PromiseLike<T>,
+    options?: OpenOptions,
+  ): Promise<T> {
+    if (typeof work !== 'function') throw new ConfigError(`transaction needs a function to run; got ${show(work)}.`);
+    if (!this.#port.borrow || !this.#port.isPool) return this.#transact(resource, shown, work, options);
+    // What is wrong with these needs no connection to be said.
+    this.#presenter.presentAll(resource, shown, options);
+    const borrowed = await this.#port.borrow();
+    const port = portOf(borrowed.db);
+    let isBroken = false;
+    try {
+      return await new SqlFence(borrowed.db, this.#options, this.#presenter).#transact(resource, shown, work, options);
+    } catch (error) {
+      isBroken = (await port.isInTransaction().catch(() => true)) !== false;
+      throw error;
+    } finally {
+      await borrowed.giveBack(isBroken);
+    }
+  }
+
+  async #transact<T>(
+    resource: Resources,
+    shown: Shown | readonly Shown[],
+    work: (tx: never) => T | PromiseLike<T>,
+    options: OpenOptions | undefined,
+  ): Promise<T> {
+    return inTransaction(this.#db, this.#port, {
+      prepare: () => this.#ensureTable(() => this.#makeBefore()),
+      open: () => this.open(resource, shown, options),
+      work: () => work(this.#db as never),
+    }).catch((error: unknown) => {
+      throw withReason(error);
+    });
   }
 
   async #open(resource: string, fence: Fence): Promise<void> {
-    if (this.#port.dialect === 'postgres' && this.#mayMigrate) await this.#migratePostgres();
-    const [opened] = await this.#present(resource, fence);
-    checkTransaction(this.#port.inTransaction ?? (opened && (await this.#isInTransaction())));
-    if (opened) return;
-    const [row] = await this.#port.rows(this.#table.look(resource));
-    throw stale(resource, fence, tokensOf(row));
+    try {
+      const [opened] = await this.#port.rows(this.#table.present(resource, fence));
+      if (opened) return;
+      const [row] = await this.#port.rows(this.#table.tokens(resource));
+      const { read, wrote } = tokensOf(row);
+      if (this.#port.dialect !== 'mysql' || isStale(fence, read, wrote)) throw stale(resource, fence, { read, wrote });
+    } catch (error) {
+      if (isMissingTable(error)) tables.delete(this.#db);
+      throw explained(error, this.#table);
+    }
   }
 
-  async #openInMysql(resource: string, fence: Fence): Promise<void> {
-    await this.#present(resource, fence);
-    checkTransaction(this.#port.inTransaction);
-    const [row] = await this.#port.rows(this.#table.look(resource));
-    const { read, wrote } = tokensOf(row);
-    if (isStale(fence, read, wrote)) throw stale(resource, fence, { read, wrote });
-  }
-
-  /** For what does not tell. What has written has a number, and in a transaction the next statement still has it. */
+  /** For what does not tell. What has a number still has it in the next statement, if both are in one transaction. */
   async #isInTransaction(): Promise<boolean | undefined> {
     if (this.#port.dialect !== 'postgres') return undefined;
-    const ask = statement('postgres', 'SELECT CAST(txid_current_if_assigned() AS text) AS number', []);
-    const [row] = await this.#port.rows(ask);
-    return Object.values(row!)[0] !== null;
+    const [given] = await this.#ask('SELECT CAST(txid_current() AS text) AS number');
+    const [still] = await this.#ask('SELECT CAST(txid_current_if_assigned() AS text) AS number');
+    return Object.values(given!)[0] === Object.values(still!)[0];
   }
 
-  async #migratePostgres(): Promise<void> {
-    const known = tables.get(this.#db) ?? new Map<string, 'found' | 'made'>();
-    tables.set(this.#db, known);
-    const { name } = this.#table;
-    if (known.get(name) === 'found') return;
-    const look = statement('postgres', 'SELECT CAST(to_regclass(CAST(? AS text)) AS text) AS found', [name]);
-    const [found] = await this.#port.rows(look);
-    if (Object.values(found!)[0] !== null) {
-      if (!known.has(name)) known.set(name, 'found');
-      return;
-    }
-    await make(this.#port, this.#table);
-    known.set(name, 'made');
+  #ask(text: string): Promise<readonly Row[]> {
+    return this.#port.rows(statement(this.#port.dialect, text, []));
   }
 
-  async #present(resource: string, fence: Fence): Promise<readonly Row[]> {
-    const present = (): Promise<readonly Row[]> => this.#port.rows(this.#table.present(resource, fence));
+  async #ensureTable(makeIt: () => Promise<'for good' | 'for now'>): Promise<void> {
+    const { name, look } = this.#table;
+    const found = tables.get(this.#db) ?? new Set();
+    if (this.#options.migrate === false || !look || found.has(name)) return;
+    if (!(await this.#isThere(look)) && (await makeIt()) === 'for now') return;
+    tables.set(this.#db, found.add(name));
+  }
+
+  async #isThere(look: Statement): Promise<boolean> {
     try {
-      return await present();
+      return (await this.#port.rows(look)).length > 0;
     } catch (error) {
-      if (!isMissingTable(error)) throw error;
-      tables.delete(this.#db);
-      if (this.#port.dialect !== 'sqlite' || !this.#mayMigrate) throw this.#table.missing(error);
+      throw explained(error, this.#table);
+    }
+  }
+
+  async #makeBefore(): Promise<'for good'> {
+    await make(this.#port, this.#table);
+    return 'for good';
+  }
+
+  /** Else in the transaction itself, with which it may be rolled back. */
+  async #makeBeside(): Promise<'for good' | 'for now'> {
+    const beside = await this.#port.beside?.().catch(() => undefined);
+    try {
+      if (beside) {
+        await make(portOf(beside.db), this.#table, PATIENCE_MS.beside);
+        return 'for good';
+      }
+    } catch {
+      // This very transaction may stand in the way of the other: it may have made the schema.
+    } finally {
+      await beside?.giveBack(false);
     }
     await make(this.#port, this.#table);
-    return present();
+    return 'for now';
   }
 }
 
 /**
- * Makes the table of fences where it is missing: what `holdfast schema apply` does for all tables. On MySQL it commits the
- * transaction that it runs in; a pool will do. May be called by many at once.
+ * Makes the table of fences where it is missing, and completes one of an earlier version: what `holdfast schema apply` does for all tables.
+ * On MySQL it commits the transaction that it runs in; a pool will do. May be called by many at once.
  *
  *     await migrate(pool);
  */
@@ -140,7 +214,11 @@ export async function migrate(db: object, options: TableOptions = {}): Promise<v
   await make(port, new FenceTable(port.dialect, options));
 }
 
-async function make(port: SqlPort, table: FenceTable): Promise<void> {
-  if (port instanceof SqlitePort) port.exec(table.make);
-  else await port.rows(statement(port.dialect, table.make, []));
+async function make(port: SqlPort, table: FenceTable, patienceMs = PATIENCE_MS.first): Promise<void> {
+  try {
+    await port.exec(table.make(patienceMs));
+    if (table.complete && (await port.rows(table.look!)).length === 0) await port.exec(table.complete);
+  } catch (error) {
+    if (!isThereAlready(error)) throw unmade(error, table);
+  }
 }

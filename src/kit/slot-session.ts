@@ -23,50 +23,12 @@ import type {
   Session,
   SessionListener,
 } from '../core/engine.js';
-import type { Loss } from '../core/errors.js';
+import { EngineError, type Loss } from '../core/errors.js';
 import { deadlineMs } from '../core/kept-session.js';
 import { ALL, Line, type Spot } from '../core/line.js';
 import { agrees, type StandingClaim } from './roster.js';
-
-export interface SlotStore {
-  /**
-   * Takes the slot, for one ttl, if it is free. Asked again with a claim that has it: renews it, and answers its token
-   * again, or a larger one. Only a claim that weighs ALL excludes everybody; others come only where the engine can share.
-   * @param patienceMs how long the answer may wait, where the system keeps a queue itself.
-   */
-  take(claim: Claim, patienceMs: number): Promise<Taken>;
-  /** Renews for one ttl. Returns the ids of those that are no longer ours. A rejection means unknown. */
-  keep(slots: readonly HeldSlot[]): Promise<readonly string[]>;
-  /** Frees what this claim took, and nothing else. False: it had nothing. Also asked about claims that never took. */
-  drop(claim: ClaimRef): Promise<boolean>;
-  /** Exclusive → shared, without a moment in between. Absent where the engine can't share. */
-  readonly lighten?: (claim: Claim) => Promise<void>;
-  /** Calls `freed` when the slot may be free. A hint: it may come too often, and it may be lost. */
-  readonly watch?: (line: LineRef, freed: () => void) => Promise<Watch>;
-  readonly pace: Pace;
-  close(): Promise<void>;
-}
-
-export type Taken =
-  | { readonly token: bigint }
-  /** Busy. When it is free at the latest if nobody renews it, where the system tells. */
-  | { readonly token?: undefined; readonly freeInMs: number | undefined };
-
-export interface HeldSlot extends ClaimRef {
-  readonly token: bigint;
-}
-
-export interface Watch {
-  close(): Promise<void>;
-}
-
-/** How often to ask for a slot that is busy: after `firstMs`, then more and more seldom, at least every `mostMs`. */
-export interface Pace {
-  readonly firstMs: number;
-  readonly mostMs: number;
-  /** How long the system itself may let us wait. Default: it answers at once. */
-  readonly patienceMs?: number;
-}
+import { SlotCalls } from './slot-calls.js';
+import type { HeldSlot, SlotStore, Taken, Watch } from './slot-store.js';
 
 export interface SlotSessionSetup {
   readonly options: OpenOptions;
@@ -77,20 +39,34 @@ export interface SlotSessionSetup {
 }
 
 /** A claim of ours in its local line. It may ask the store while its spot is held there. */
-interface Seat {
+class Seat {
   readonly claim: Claim;
   readonly line: SlotLine;
   readonly spot: Spot<Seat>;
   token: bigint | undefined;
-  waiting: boolean;
+  waiting = false;
   /** It has left: whatever it still takes is dropped. */
-  gone: boolean;
-  attempt: number;
+  gone = false;
+  attempt = 0;
   freeInMs: number | undefined;
-  asking: boolean;
+  /** What its place tells of why it has no token. */
+  reason: { readonly guarded?: true } = {};
+  asking = false;
   /** A hint came while we asked: the answer may be older than the hint. */
-  askAgain: boolean;
+  askAgain = false;
   timer: Timer | undefined;
+
+  constructor(claim: Claim, line: SlotLine) {
+    this.claim = claim;
+    this.line = line;
+    this.spot = line.seats.enter(this, claim.weight);
+  }
+
+  depart(): void {
+    this.gone = true;
+    this.waiting = false;
+    this.timer?.close();
+  }
 }
 
 interface SlotLine {
@@ -106,14 +82,13 @@ interface SlotLine {
 export class SlotSession implements Session {
   readonly ttlMs: number;
   readonly #store: SlotStore;
+  readonly #calls: SlotCalls;
   readonly #listener: SessionListener;
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #patienceMs: number;
   readonly #seats = new Map<string, Seat>();
   readonly #lines = new Map<string, SlotLine>();
-  /** Left, and nobody said that the slot was dropped; by when it has run out. */
-  readonly #undropped = new Map<string, { readonly claim: ClaimRef; readonly until: number }>();
   #beats = 0;
   #aliveUntil: number;
 
@@ -125,22 +100,32 @@ export class SlotSession implements Session {
     this.#store = store((id, loss) => this.#lose(id, loss));
     this.#patienceMs = this.#store.pace.patienceMs ?? 0;
     this.#deadlines = new Deadlines(clock, this.#patienceMs + deadlineMs(this.ttlMs));
+    this.#calls = new SlotCalls({ store: this.#store, clock, deadlines: this.#deadlines, ttlMs: this.ttlMs });
   }
 
   async enter(claim: Claim): Promise<Place> {
     if (!this.#alive()) return { state: 'gone' };
     const seat = this.#seats.get(claim.id) ?? this.#sit(claim);
     if (seat.token === undefined && !seat.waiting && seat.spot.held) {
-      const token = await this.#take(seat, 0);
+      const token = await this.#take(seat, 0).catch((error: unknown) => this.#giveUp(seat, error));
       if (token !== undefined) this.#hold(seat, token);
     }
     if (seat.token !== undefined && !seat.gone) return { state: 'held', token: seat.token };
     if (claim.wait && !seat.gone) {
       if (!seat.waiting) this.#wait(seat);
-      return { state: 'waiting' };
+      return { state: 'waiting', ...seat.reason };
     }
     this.#rise(seat);
-    return { state: 'refused' };
+    return { state: 'refused', ...seat.reason };
+  }
+
+  /** What no second try can cure is not asked for again: it must not stand in the way of those behind it. */
+  #giveUp(seat: Seat, error: unknown): never {
+    if (isHopeless(error) && !seat.gone) {
+      void this.#drop(seat);
+      this.#rise(seat);
+    }
+    throw error;
   }
 
   async leave(claim: ClaimRef): Promise<boolean> {
@@ -150,12 +135,10 @@ export class SlotSession implements Session {
       this.#rise(seat);
       return true;
     }
-    const dropped = this.#store.drop(claim);
-    const held = seat.token !== undefined;
-    this.#afterDrop(seat, dropped);
+    const dropped = this.#drop(seat);
     this.#rise(seat);
     // One that only waited has left, however long its store needs to end the wait.
-    return held ? dropped : true;
+    return seat.token === undefined ? true : dropped;
   }
 
   async reweigh(claim: Claim): Promise<void> {
@@ -169,7 +152,7 @@ export class SlotSession implements Session {
     this.#beats += 1;
     const sentAt = this.#clock.now();
     this.#closeIdleWatches();
-    this.#dropAgain();
+    this.#calls.dropAgain();
     const index = agrees(roster, this.#standing()) ? undefined : this.#index();
     const held: HeldSlot[] = [];
     for (const { claim, token } of this.#seats.values()) {
@@ -188,10 +171,8 @@ export class SlotSession implements Session {
     const watches = [...this.#lines.values()].map(({ watch }) => watch);
     this.#seats.clear();
     this.#lines.clear();
-    for (const seat of seats) depart(seat);
-    const claims: ClaimRef[] = seats.filter(({ spot }) => spot.held).map(({ claim }) => claim);
-    for (const { claim } of this.#undropped.values()) claims.push(claim);
-    await Promise.allSettled(claims.map((claim) => this.#store.drop(claim)));
+    for (const seat of seats) seat.depart();
+    await this.#calls.dropAll(seats.filter(({ spot }) => spot.held).map(({ claim }) => claim));
     await Promise.allSettled(watches.map(async (watch) => (await watch)?.close()));
     await this.#store.close();
   }
@@ -225,27 +206,14 @@ export class SlotSession implements Session {
       line = { ref: claim.line, seats: new Line(ALL), dropping: undefined, watch: undefined, idleBeats: 0 };
       this.#lines.set(key, line);
     }
-    const seat: Mutable<Seat> = {
-      claim,
-      line,
-      spot: undefined!,
-      token: undefined,
-      waiting: false,
-      gone: false,
-      attempt: 0,
-      freeInMs: undefined,
-      asking: false,
-      askAgain: false,
-      timer: undefined,
-    };
-    seat.spot = line.seats.enter(seat, claim.weight);
+    const seat = new Seat(claim, line);
     this.#seats.set(claim.id, seat);
     return seat;
   }
 
   #rise(seat: Seat): void {
     if (seat.gone) return;
-    depart(seat);
+    seat.depart();
     this.#seats.delete(seat.claim.id);
     this.#admit(seat.line.seats.leave(seat.spot));
     this.#forgetIfEmpty(seat.line);
@@ -258,27 +226,21 @@ export class SlotSession implements Session {
   #lose(id: string, loss: Loss): void {
     const seat = this.#seats.get(id);
     if (!seat) return;
+    // Where most of several stores had forgotten it, some have it, or have just been given it again.
+    if (seat.token !== undefined) void this.#drop(seat);
     this.#rise(seat);
     this.#listener.lost(id, loss);
   }
 
-  #afterDrop({ claim, line }: Seat, dropped: Promise<unknown>): void {
-    const answered = this.#deadlines.race(dropped, () => new Error('no answer'));
-    answered.catch(() => this.#undropped.set(claim.id, { claim, until: this.#clock.now() + this.ttlMs }));
-    const dropping = Promise.allSettled([line.dropping, answered]).then(() => {
+  #drop({ claim, line }: Seat): Promise<boolean> {
+    const dropped = this.#calls.drop(claim);
+    const dropping = Promise.all([line.dropping, this.#calls.over(claim, dropped)]).then(() => {
       if (line.dropping !== dropping) return;
       line.dropping = undefined;
       this.#forgetIfEmpty(line);
     });
     line.dropping = dropping;
-  }
-
-  /** With every beat: who waits for it elsewhere should not have to wait for its end. */
-  #dropAgain(): void {
-    for (const [id, { claim, until }] of this.#undropped) {
-      if (until <= this.#clock.now()) this.#undropped.delete(id);
-      else void this.#store.drop(claim).then(() => this.#undropped.delete(id), expires);
-    }
+    return dropped;
   }
 
   #forgetIfEmpty(line: SlotLine): void {
@@ -296,9 +258,9 @@ export class SlotSession implements Session {
       while (seat.line.dropping) await seat.line.dropping;
       if (seat.gone) return undefined;
       let beat = this.#beats;
-      const taken = await this.#store.take(seat.claim, patienceMs);
-      seat.freeInMs = taken.token === undefined ? taken.freeInMs : undefined;
-      if (taken.token === undefined) return undefined;
+      const taken = await this.#calls.take(seat.claim, patienceMs);
+      if (taken.token === undefined) return this.#busy(seat, taken);
+      seat.freeInMs = undefined;
       // The core counts our validity from the last beat. One that was sent after the take did not renew this slot.
       while (beat !== this.#beats) {
         beat = this.#beats;
@@ -307,8 +269,14 @@ export class SlotSession implements Session {
       }
       return taken.token;
     } finally {
-      if (seat.gone) this.#afterDrop(seat, this.#store.drop(seat.claim));
+      if (seat.gone) void this.#drop(seat);
     }
+  }
+
+  #busy(seat: Seat, { freeInMs, guard }: Extract<Taken, { token?: undefined }>): undefined {
+    seat.freeInMs = freeInMs;
+    seat.reason = guard ? { guarded: true } : {};
+    if (guard) this.#listener.guarded?.(guard);
   }
 
   #wait(seat: Seat): void {
@@ -345,7 +313,11 @@ export class SlotSession implements Session {
     };
     const call = this.#deadlines.start(goOn);
     this.#take(seat, this.#patienceMs)
-      .then((token) => token !== undefined && this.#granted(seat, token), expires)
+      .then(
+        (token) => token !== undefined && this.#granted(seat, token),
+        // Who waits enters anew then, and hears from that what is wrong.
+        (error: unknown) => isHopeless(error) && this.#lose(seat.claim.id, { reason: 'session' }),
+      )
       .finally(() => call.answered() && goOn());
   }
 
@@ -405,12 +377,9 @@ export class SlotSession implements Session {
   }
 }
 
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
-
-function depart(seat: Seat): void {
-  seat.gone = true;
-  seat.waiting = false;
-  seat.timer?.close();
+/** Asking again would have the same answer. */
+function isHopeless(error: unknown): boolean {
+  return error instanceof EngineError && !error.retryable;
 }
 
 /** What could not be asked is asked again, and what could not be dropped runs out by itself. */

@@ -14,7 +14,9 @@
  */
 import type { Clock } from '../core/clock.js';
 import type { Fence, Fenced, RegisterEntry, Registers } from '../core/engine.js';
+import { EngineError, quote } from '../core/errors.js';
 import { isStale, newest } from '../core/fence.js';
+import { foreignBigint, foreignFields } from './foreign-json.js';
 
 export interface SwappedTexts<Version> {
   /** As new as whatever was written before it was asked. Undefined: there is none. */
@@ -41,6 +43,9 @@ interface Register {
   readonly maxWrite: bigint;
 }
 
+/** Each time somebody else got through; or a system says so that is none. */
+const MOST_TRIES = 1_000;
+
 const EMPTY: Register = { value: undefined, token: 0n, at: 0, maxRead: 0n, maxWrite: 0n };
 
 export class SwappedRegisters<Version> implements Registers {
@@ -55,11 +60,11 @@ export class SwappedRegisters<Version> implements Registers {
   async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
     const opened = fence
       ? await this.#change(name, 'as before', (register) => present(register, fence))
-      : { ok: true as const, value: parse((await this.#texts.look(name))?.text) };
+      : { ok: true as const, value: parse(name, (await this.#texts.look(name))?.text) };
     if (!opened.ok) return opened;
     const { value, token, at } = opened.value;
     if (value === undefined) return { ok: true, value: undefined };
-    return { ok: true, value: { value, token, ageMs: Math.max(0, this.#clock.wall() - at) } };
+    return { ok: true, value: { value, token, ageMs: this.#clock.wall() - at } };
   }
 
   async write(name: string, value: string, token: bigint, keepMs?: number): Promise<Fenced<void>> {
@@ -72,14 +77,15 @@ export class SwappedRegisters<Version> implements Registers {
 
   /** The register as it is then; not ok: `to` gives nothing, so it stays as it is. Repeating it changes nothing more. */
   async #change(name: string, kept: Kept, to: (register: Register) => Register | undefined): Promise<Fenced<Register>> {
-    for (;;) {
+    for (let attempt = 0; attempt < MOST_TRIES; attempt += 1) {
       const seen = await this.#texts.look(name);
-      const register = parse(seen?.text);
+      const register = parse(name, seen?.text);
       const changed = to(register);
       if (!changed) return { ok: false, newest: newest(register.maxRead, register.maxWrite) };
       if (changed === register || (await this.#texts.swap(name, seen?.version, print(changed), kept)))
         return { ok: true, value: changed };
     }
+    throw new EngineError(`Register ${quote(name)} was changed by somebody else at each of ${MOST_TRIES} looks.`);
   }
 }
 
@@ -96,14 +102,15 @@ function print(register: Register): string {
   return JSON.stringify(register, (_key, field: unknown) => (typeof field === 'bigint' ? `${field}` : field));
 }
 
-function parse(json: string | undefined): Register {
+/** Where something else stands nothing is known of older tokens, so nothing may be judged or overwritten. */
+function parse(name: string, json: string | undefined): Register {
   if (json === undefined) return EMPTY;
-  const { value, token, at, maxRead, maxWrite } = JSON.parse(json) as Record<string, unknown>;
-  return {
-    value: typeof value === 'string' ? value : undefined,
-    token: BigInt(String(token)),
-    at: Number(at),
-    maxRead: BigInt(String(maxRead)),
-    maxWrite: BigInt(String(maxWrite)),
-  };
+  const { value, at, ...tokens } = foreignFields(json);
+  const [token, maxRead, maxWrite] = [tokens['token'], tokens['maxRead'], tokens['maxWrite']].map(foreignBigint);
+  if (token === undefined || maxRead === undefined || maxWrite === undefined || typeof at !== 'number')
+    throw new EngineError(
+      `Register ${quote(name)} holds something that Holdfast did not write. Find out who did, and delete it.`,
+      { retryable: false },
+    );
+  return { value: typeof value === 'string' ? value : undefined, token, at, maxRead, maxWrite };
 }

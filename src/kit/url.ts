@@ -22,10 +22,12 @@ interface Host {
 export function parseEngineUrl(text: string): EngineUrl {
   const [, scheme, rest] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
   if (scheme === undefined || rest === undefined) {
-    throw new ConfigError("An engine's URL begins with a scheme, like 'memory:' or 'redis://localhost:6379'.");
+    // Only what is nothing but a host and a port is shown: anything else may hold a password.
+    const bare = /^[\w.-]+:\d{1,5}$/.test(text) ? ` Did you mean 'redis://${text}'?` : '';
+    throw new ConfigError(`An engine's URL begins with a scheme, like 'memory:' or 'redis://localhost:6379'.${bare}`);
   }
   // An unencoded '/' or '?' ends a password early: the rest of it would pass for a path or a parameter, and be shown.
-  if (/(?:^\/\/[^/?]*\/|\?).*@/s.test(rest)) {
+  if (endOfAuthority(rest) < rest.lastIndexOf('@')) {
     throw new ConfigError(
       "An engine's URL has an '@' in its path or parameters. Percent-encode special characters in user and password: '/' as '%2F', " +
         "'?' as '%3F'; and an '@' that belongs there as '%40'.",
@@ -39,9 +41,43 @@ export function parseEngineUrl(text: string): EngineUrl {
   return { ...base, ...parseAuthority(address.slice(2)) };
 }
 
+/** Where the path or the parameters begin; the end of the text if there are none. */
+function endOfAuthority(rest: string): number {
+  const questionMark = rest.indexOf('?');
+  const slash = rest.startsWith('//') ? rest.indexOf('/', 2) : -1;
+  return Math.min(...[questionMark, slash, rest.length].filter((at) => at !== -1));
+}
+
 /** Which system a URL stands for, whoever asks there and how: without credentials and parameters. */
-export function placeOf({ scheme, hosts, path }: EngineUrl): string {
+function placeOf({ scheme, hosts, path }: EngineUrl): string {
   return `${scheme}:${hosts.map(({ host, port }) => `//${host}:${port ?? ''}`).join(',')}${path}`;
+}
+
+/** What a source made of this URL tells of where it is. */
+export function located(url: EngineUrl): { readonly place: string; readonly title: string } {
+  const { scheme, hosts, path } = url;
+  return {
+    place: placeOf(url),
+    title: hosts.length > 0 ? titleOf(scheme, hosts) : path ? `${scheme} at ${path}` : scheme,
+  };
+}
+
+/** For people: where an engine is, without credentials. */
+export function titleOf(
+  engine: string,
+  hosts: readonly { readonly host: string; readonly port?: number | undefined }[],
+): string {
+  const addresses = hosts.map(
+    ({ host, port }) => (host.includes(':') ? `[${host}]` : host) + (port === undefined ? '' : `:${port}`),
+  );
+  return `${engine} at ${addresses.join(', ')}`;
+}
+
+/** On a client of the user's, as far as it shows where it goes. */
+export function titleOfClient(engine: string, options: unknown): string {
+  const { host, port } = (options ?? {}) as { host?: unknown; port?: unknown };
+  if (typeof host !== 'string' || host === '') return engine;
+  return titleOf(engine, [{ host, port: typeof port === 'number' ? port : undefined }]);
 }
 
 function parseAuthority(text: string): Pick<EngineUrl, 'path' | 'hosts' | 'user' | 'password'> {

@@ -17,7 +17,7 @@
 import { backoff } from '../core/backoff.js';
 import type { Clock } from '../core/clock.js';
 
-export interface Waiter {
+export interface Watcher {
   /** Its name in its line. */
   readonly key: string;
   /** Those with the same wait together: the permits of one semaphore. Undefined: it waits alone. */
@@ -28,27 +28,27 @@ export interface Waiter {
 }
 
 /** What is asked of the system. */
-export interface Lookout<W extends Waiter, Obstacle> {
-  look(waiter: W): Promise<Found<Obstacle>>;
+export interface Lookout<W extends Watcher, Obstacle> {
+  look(waiter: W): Promise<Seen<Obstacle>>;
   /** Calls when the obstacle is gone or has changed; at least once, also if it was gone before. */
-  watch(obstacle: Obstacle, changed: () => void): Watch<Obstacle>;
+  watch(obstacle: Obstacle, changed: () => void): ObstacleWatch<Obstacle>;
   /** For all in the crowd of this one. Calls when anything has changed there. */
   crowd(waiter: W, changed: () => void): Crowd<W, Obstacle>;
 }
 
-export type Found<Obstacle> =
+export type Seen<Obstacle> =
   | { readonly state: 'held' }
   | { readonly state: 'waiting'; readonly obstacle: Obstacle }
   /** It does not stand in line. */
   | { readonly state: 'absent' };
 
-export interface Watch<Obstacle> {
+export interface ObstacleWatch<Obstacle> {
   /** Whether it will still tell of this one, so that another watch would be one too many. */
   covers(obstacle: Obstacle): boolean;
   close(): void;
 }
 
-export interface Crowd<W extends Waiter, Obstacle> {
+export interface Crowd<W extends Watcher, Obstacle> {
   /** One more waits. True: what concerns it may have been told before we knew of it. */
   joined(obstacle: Obstacle): boolean;
   /** Who of those that wait, by their keys, does so no longer. Sees to it that the next change is told. */
@@ -57,7 +57,7 @@ export interface Crowd<W extends Waiter, Obstacle> {
   close(): void;
 }
 
-export interface Verdict<W extends Waiter> {
+export interface Verdict<W extends Watcher> {
   readonly held: readonly W[];
   readonly absent: readonly W[];
 }
@@ -68,7 +68,7 @@ const CHECKED_AT_ONCE = 16;
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
 
-export class WaitingRoom<W extends Waiter, Obstacle> {
+export class WaitingRoom<W extends Watcher, Obstacle> {
   readonly #clock: Clock;
   readonly #lookout: Lookout<W, Obstacle>;
   readonly #crowds = new Map<string, CrowdWait<W, Obstacle>>();
@@ -110,17 +110,17 @@ export class WaitingRoom<W extends Waiter, Obstacle> {
   }
 }
 
-interface LoneSetup<W extends Waiter, Obstacle> {
+interface LoneSetup<W extends Watcher, Obstacle> {
   readonly clock: Clock;
   readonly lookout: Lookout<W, Obstacle>;
   readonly waiter: W;
   readonly over: () => void;
 }
 
-class LoneWait<W extends Waiter, Obstacle> {
+class LoneWait<W extends Watcher, Obstacle> {
   readonly #setup: LoneSetup<W, Obstacle>;
   readonly #looking: Looking;
-  #watch: Watch<Obstacle> | undefined;
+  #watch: ObstacleWatch<Obstacle> | undefined;
   #stopped = false;
 
   constructor(setup: LoneSetup<W, Obstacle>) {
@@ -156,13 +156,13 @@ class LoneWait<W extends Waiter, Obstacle> {
   }
 }
 
-interface CrowdSetup<W extends Waiter, Obstacle> {
+interface CrowdSetup<W extends Watcher, Obstacle> {
   readonly clock: Clock;
   readonly open: (changed: () => void) => Crowd<W, Obstacle>;
   readonly over: () => void;
 }
 
-class CrowdWait<W extends Waiter, Obstacle> {
+class CrowdWait<W extends Watcher, Obstacle> {
   readonly #crowd: Crowd<W, Obstacle>;
   readonly #over: () => void;
   readonly #looking: Looking;

@@ -1,4 +1,6 @@
-const said = new Set<string>();
+import { shared } from '../core/one-library.js';
+
+const said = shared('warned', () => new Set<string>());
 
 /** Tells the operator, once in the life of the process. */
 export function warnOnce(text: string): void {

@@ -4,7 +4,15 @@ import type { Instance } from '../core/instance.js';
 import { type Frame, taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
 import { type HeldLease, type Lease, ownLease } from './lease.js';
-import { type AcquireOptions, LineLock, type Lock, type RunArguments, runArguments, type TryOptions } from './lock.js';
+import {
+  type AcquireOptions,
+  checkLockOptions,
+  LineLock,
+  type Lock,
+  type RunArguments,
+  runArguments,
+  type TryOptions,
+} from './lock.js';
 import { runInside } from './run.js';
 
 /** Several leases that were acquired together. */
@@ -51,7 +59,8 @@ class LockSet implements AllLock {
 
   tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
     const task = taskForRun();
-    return this.#gather(task, (member) => member.take(options, false, task), this.#endOfTry());
+    const endsAt = this.#endOfTry();
+    return this.#gather(task, (member) => member.take(options, false, task, endsAt), endsAt);
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -70,9 +79,11 @@ class LockSet implements AllLock {
   }
 
   async #acquire(options: AcquireOptions, task: number): Promise<Leases> {
+    checkLockOptions(options, true);
     const timeoutMs = options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout');
     const { clock } = this.#instance.options;
     const startedAt = clock.now();
+    const tryEndsAt = timeoutMs === 0 ? this.#endOfTry() : undefined;
     const leases = await this.#gather(
       task,
       async (member) => {
@@ -80,18 +91,19 @@ class LockSet implements AllLock {
         // Not one try more: that has a time of its own.
         if (leftMs === 0 && timeoutMs !== 0) throw new AcquireTimeoutError(member.name, timeoutMs!);
         try {
-          return await member.take(leftMs === undefined ? options : { ...options, timeout: leftMs }, true, task);
+          const asked = leftMs === undefined ? options : { ...options, timeout: leftMs };
+          return await member.take(asked, true, task, tryEndsAt);
         } catch (error) {
           if (!(error instanceof AcquireTimeoutError)) throw error;
           throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
         }
       },
-      timeoutMs === 0 ? this.#endOfTry() : timeoutMs && startedAt + timeoutMs + LATE_MS,
+      tryEndsAt ?? (timeoutMs && startedAt + timeoutMs + LATE_MS),
     );
     return leases as Leases;
   }
 
-  /** One try may take as long as the engine may take for one answer. */
+  /** One try of all of them may take as long as the engine may take for one answer. */
   #endOfTry(): number {
     const { clock, ttlMs } = this.#instance.options;
     return clock.now() + ttlMs / 3;
@@ -171,7 +183,9 @@ class HeldLeases implements Leases {
   }
 
   get remaining(): number {
-    return Math.min(...[...this.#leases.values()].map((lease) => lease.remaining));
+    let least = Infinity;
+    for (const lease of this.#leases.values()) least = Math.min(least, lease.remaining);
+    return least;
   }
 
   assertHeld(): void {

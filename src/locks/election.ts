@@ -1,12 +1,15 @@
+import { backoff } from '../core/backoff.js';
 import { type Duration, parseDuration, show } from '../core/duration.js';
-import { ClosedError, ConfigError, EngineError, LeaseLostError } from '../core/errors.js';
+import { ClosedError, ConfigError, EngineError, fromHere, LeaseLostError } from '../core/errors.js';
 import { type Instance, lineKey, type Target } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkName } from '../core/names.js';
+import { checkOptions, type Known } from '../core/options.js';
 import { Frame, taskForRun } from '../core/reentrancy.js';
+import { publishOutage } from '../core/telemetry.js';
 import { withTokenAsText } from '../core/view.js';
 import { HeldLease, type Lease } from './lease.js';
-import { checkSignal } from './lock.js';
+import { checkSignal, optionsAndWork } from './lock.js';
 import { checkRegisterValue } from './register.js';
 import { runInside } from './run.js';
 
@@ -22,6 +25,9 @@ export interface CampaignOptions {
   readonly timeout?: Duration;
   readonly label?: string;
 }
+
+const CAMPAIGN_OPTIONS: Known<CampaignOptions> = { value: true, signal: true, timeout: true, label: true };
+const OBSERVE_OPTIONS: Known<{ signal?: AbortSignal }> = { signal: true };
 
 export interface Leader {
   readonly value: string;
@@ -44,21 +50,23 @@ export class Election {
 
   /** Waits for office. Resign with `term.release()`. */
   async campaign(options: CampaignOptions = {}): Promise<Term> {
+    checkOptions(options, CAMPAIGN_OPTIONS, 'An election');
     return this.#campaign(options);
   }
 
   /**
    * Leads with `work` until it resolves. When the term is lost, `term.signal` aborts; once `work` has settled, it
-   * campaigns again. So `work` never runs twice at once here, and never without a term. Its own error ends it.
+   * campaigns again. So `work` never runs twice at once here, and never without a term. Its own error ends it. An outage of the
+   * engine does not, however long: it is waited out, unless there is a `timeout`, and told on `holdfast:outage`.
    */
   async lead<T>(
     ...args: [work: (term: Term) => T | PromiseLike<T>] | [CampaignOptions, (term: Term) => T | PromiseLike<T>]
   ): Promise<T> {
-    const [options, work] = args.length === 1 ? [{}, args[0]] : args;
-    if (typeof work !== 'function') throw new ConfigError(`lead needs a function to run; got ${show(work)}.`);
+    const [options, work] = optionsAndWork('lead', args);
+    checkOptions(options, CAMPAIGN_OPTIONS, 'An election');
     for (;;) {
       const task = taskForRun();
-      const term = await this.#campaign(options, task);
+      const term = await this.#campaignThroughOutages(options, task);
       const frame = new Frame(this.#instance, this.#target.key, term.turn, task);
       try {
         return await runInside(this.#instance, [frame], () => work(term), { yields: true });
@@ -70,8 +78,12 @@ export class Election {
     }
   }
 
-  /** The leader now, and every change of it; undefined while there is none. End the loop to stop, or abort the signal. */
+  /**
+   * The leader now, and every change of it; undefined while there is none, and while the engine has not answered for one ttl.
+   * End the loop to stop, or abort the signal.
+   */
   async *observe(options: { signal?: AbortSignal } = {}): AsyncIterable<Leader | undefined> {
+    checkOptions(options, OBSERVE_OPTIONS, 'observe');
     const { clock, ttlMs } = this.#instance.options;
     checkSignal(options.signal);
     let seen: Leader | undefined;
@@ -86,27 +98,56 @@ export class Election {
         seen = leader;
         first = false;
       } catch (error) {
-        if (!(error instanceof EngineError && error.retryable && clock.now() - reachedAt < ttlMs)) throw error;
+        this.#tellOutage(error);
+        if (clock.now() - reachedAt >= ttlMs && (first || seen)) {
+          yield undefined;
+          seen = undefined;
+          first = false;
+        }
       }
-      await this.#pause(Math.min(1_000, Math.max(50, ttlMs / 40)), options.signal);
+      await this.#instance.pause(Math.min(1_000, Math.max(50, ttlMs / 40)), options.signal);
     }
   }
 
-  async #campaign({ value = '', signal, timeout, label }: CampaignOptions, task?: number): Promise<HeldLease> {
+  async #campaignThroughOutages(options: CampaignOptions, task: number): Promise<HeldLease> {
+    const { clock, ttlMs } = this.#instance.options;
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await this.#campaign(options, task);
+      } catch (error) {
+        if (options.timeout !== undefined) throw error;
+        this.#tellOutage(error);
+      }
+      await this.#instance.pause(backoff(clock, attempt, ttlMs / 100, ttlMs / 3), options.signal);
+    }
+  }
+
+  /** Throws what is no outage. */
+  #tellOutage(error: unknown): void {
+    if (!(error instanceof EngineError && error.retryable)) throw error;
+    publishOutage({ name: this.name, kind: this.#target.ref.kind, error });
+  }
+
+  async #campaign(options: CampaignOptions, task?: number): Promise<HeldLease> {
+    const { value = '', signal, timeout, label } = options;
     checkValue(value);
     checkSignal(signal);
     const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout, 'timeout');
-    const turn = await this.#instance.acquire(this.#target, {
-      weight: ALL,
-      patience: { timeoutMs, signal },
-      label: label === undefined ? undefined : checkName(label, 'label'),
-      value,
-      task,
-    });
-    if (!turn) throw await this.#instance.busy(this.#target.ref);
-    // It may have been lost while the promise was on its way.
-    if (!turn.open) throw turn.undeliveredError();
-    return new HeldLease(this.#instance, turn);
+    try {
+      const turn = await this.#instance.acquire(this.#target, {
+        weight: ALL,
+        patience: { timeoutMs, signal },
+        label: label === undefined ? undefined : checkName(label, 'label'),
+        value,
+        task,
+      });
+      if (!turn) throw await this.#instance.busy(this.#target.ref);
+      // It may have been lost while the promise was on its way.
+      if (!turn.open) throw turn.undeliveredError();
+      return new HeldLease(this.#instance, turn);
+    } catch (error) {
+      throw fromHere(error);
+    }
   }
 
   /** A holder without a value is no leader: a mutex of this name. */
@@ -129,26 +170,16 @@ export class Election {
       work.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted));
     });
   }
-
-  #pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        timer.close();
-        forget();
-        signal?.removeEventListener('abort', done);
-        resolve();
-      };
-      const timer = this.#instance.options.clock.timer(ms, done);
-      const forget = this.#instance.onOver(done);
-      signal?.addEventListener('abort', done, { once: true });
-    });
-  }
 }
 
-/** Whether the error says no more than that the term is over: whatever was aborted says so in its own way. */
+/**
+ * Whether the error says no more than that the term is over: whatever was aborted by its signal says so in its own way. Node.js gives the
+ * signal's reason as the cause of an AbortError, older libraries give none. A DOMException is the reason of a signal of the user's own.
+ */
 function tellsLoss(error: unknown, term: HeldLease): boolean {
   if (error instanceof LeaseLostError) return error.lock === term.name && error.token === term.token;
-  return term.turn.loss !== undefined && error instanceof Error && error.name === 'AbortError';
+  if (term.turn.loss === undefined || !(error instanceof Error) || error.name !== 'AbortError') return false;
+  return !(error instanceof DOMException) && (error.cause === undefined || tellsLoss(error.cause, term));
 }
 
 function checkValue(value: unknown): void {

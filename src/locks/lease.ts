@@ -2,6 +2,8 @@ import type { Fence, LineRef } from '../core/engine.js';
 import { ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
 import { PRESENT, type Presentable, type Presented } from '../core/fence.js';
 import type { Instance } from '../core/instance.js';
+import { ALL } from '../core/line.js';
+import { brand, isOfBrand } from '../core/one-library.js';
 import { outside } from '../core/outside.js';
 import { releaseIsObserved, traceRelease } from '../core/telemetry.js';
 import type { Hand, Turn, TurnState } from '../core/turn.js';
@@ -31,6 +33,14 @@ export interface WriteLease extends Lease {
 }
 
 export class HeldLease implements WriteLease, Presentable {
+  static {
+    brand(this, 'Lease');
+  }
+
+  static [Symbol.hasInstance](value: unknown): boolean {
+    return isOfBrand(this, value);
+  }
+
   readonly token: bigint;
   readonly turn: Turn;
   readonly #instance: Instance;
@@ -84,6 +94,11 @@ export class HeldLease implements WriteLease, Presentable {
 
   async downgrade(): Promise<Lease> {
     if (!this.#isCurrent) throw this.lossError();
+    // To JavaScript every lease has this method.
+    if (this.turn.weight !== ALL)
+      throw new ConfigError(
+        `Only the lease of a write lock can be downgraded; this one of ${quote(this.name)} is lighter.`,
+      );
     const reader = this.turn.downgrade();
     // Made at once: its hand is the turn's from the call on.
     const lease = new HeldLease(this.#instance, this.turn);

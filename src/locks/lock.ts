@@ -1,9 +1,11 @@
 import { type Duration, parseDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
-import { ClosedError, ConfigError, quote } from '../core/errors.js';
+import { ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
 import { checkName } from '../core/names.js';
+import { type Advice, checkOptions, type Known } from '../core/options.js';
 import { Frame, taskForRun } from '../core/reentrancy.js';
+import type { Turn } from '../core/turn.js';
 import { emptyLineView, type LineView } from '../core/view.js';
 import { HeldLease, type Lease, ownLease } from './lease.js';
 import { runInside } from './run.js';
@@ -24,6 +26,23 @@ export interface TryOptions {
 export interface AcquireOptions extends TryOptions {
   /** How long to wait. Default: for ever; 0: one try. */
   readonly timeout?: Duration;
+}
+
+const NOTHING: AcquireOptions = {};
+
+const TRY_OPTIONS: Known<TryOptions> = { signal: true, permits: true, maxHold: true, label: true, within: true };
+const ACQUIRE_OPTIONS: Known<AcquireOptions> = { timeout: true, ...TRY_OPTIONS };
+
+const ACQUIRE_ADVICE: Advice = {
+  ttl:
+    'The ttl is that of the Holdfast, new Holdfast(url, { ttl }), and a lease is renewed for as long as it is held. To end it ' +
+    'after a time, use maxHold.',
+};
+const TRY_ADVICE: Advice = { ...ACQUIRE_ADVICE, timeout: 'It never waits: use acquire({ timeout }).' };
+
+export function checkLockOptions(options: unknown, waits: boolean): void {
+  if (waits) checkOptions(options, ACQUIRE_OPTIONS, 'acquire', ACQUIRE_ADVICE);
+  else checkOptions(options, TRY_OPTIONS, 'tryAcquire', TRY_ADVICE);
 }
 
 /** What all locks have in common: mutex, read, write, semaphore and `all()`. A lock is a handle; making one does no I/O. */
@@ -67,11 +86,11 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return this.target.ref.name;
   }
 
-  acquire(options: AcquireOptions = {}): Promise<L> {
+  acquire(options: AcquireOptions = NOTHING): Promise<L> {
     return this.take(options, true) as Promise<L>;
   }
 
-  tryAcquire(options: TryOptions = {}): Promise<L | undefined> {
+  tryAcquire(options: TryOptions = NOTHING): Promise<L | undefined> {
     return this.take(options, false);
   }
 
@@ -101,14 +120,20 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return new Frame(this.#instance, this.target.key, ownLease(lease, 'lease').turn, task, parent);
   }
 
-  /** Undefined only if it does not wait. With a task if a run is to follow. */
-  async take(options: AcquireOptions, waits: boolean, task?: number): Promise<L | undefined> {
-    const asking = this.#asking(options, waits ? options.timeout : 0, task);
+  /** Undefined only if it does not wait. With a task if a run is to follow; for `tryEndsAt` see Patience. */
+  async take(options: AcquireOptions, waits: boolean, task?: number, tryEndsAt?: number): Promise<L | undefined> {
+    if (options !== NOTHING) checkLockOptions(options, waits);
+    const asking = this.#asking(options, waits ? options.timeout : 0, task, tryEndsAt);
     const maxHoldMs = options.maxHold === undefined ? undefined : parseDuration(options.maxHold, 'maxHold');
-    const turn = await this.#instance.acquire(this.target, asking);
-    if (turn) {
+    let turn: Turn | undefined;
+    try {
+      turn = await this.#instance.acquire(this.target, asking);
       // It may have been lost while the promise was on its way.
-      if (!turn.open) throw turn.undeliveredError();
+      if (turn && !turn.open) throw turn.undeliveredError();
+    } catch (error) {
+      throw fromHere(error);
+    }
+    if (turn) {
       if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
       // Every lease can do what the most capable one can; the interface says which of it makes sense.
       return new HeldLease(this.#instance, turn) as unknown as L;
@@ -117,12 +142,13 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     throw await this.#instance.busy(this.target.ref);
   }
 
-  #asking(options: TryOptions, timeout: Duration | undefined, task: number | undefined): Asking {
+  #asking(options: TryOptions, timeout: Duration | undefined, task?: number, tryEndsAt?: number): Asking {
     const { signal, label, within } = options;
     checkSignal(signal);
+    const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout, 'timeout');
     return {
       weight: this.#weight(options.permits),
-      patience: { timeoutMs: timeout === undefined ? undefined : parseDuration(timeout, 'timeout'), signal },
+      patience: { timeoutMs, signal, tryEndsAt },
       label: label === undefined ? undefined : checkName(label, 'label'),
       within: within === undefined ? undefined : this.#outer(within),
       task,
@@ -155,9 +181,19 @@ export type RunArguments<L, T> =
   [work: (lease: L) => T | PromiseLike<T>] | [options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>];
 
 export function runArguments<L, T>(args: RunArguments<L, T>): [AcquireOptions, (lease: L) => T | PromiseLike<T>] {
-  const [options, work] = args.length === 1 ? [{}, args[0]] : args;
-  if (typeof work !== 'function') throw new ConfigError(`run needs a function to run; got ${show(work)}.`);
-  return [options, work];
+  return optionsAndWork('run', args);
+}
+
+/** Of a call that takes a function, and options before it. */
+export function optionsAndWork<Options, Work>(
+  what: string,
+  args: readonly [work: Work] | readonly [options: Options, work: Work],
+): [Options, Work] {
+  const [options, work] = args.length === 1 ? [NOTHING as Options, args[0]] : args;
+  if (typeof work === 'function') return [options, work];
+  if (typeof options === 'function')
+    throw new ConfigError(`${what} takes its options first: ${what}({ timeout: '2s' }, work); got the function first.`);
+  throw new ConfigError(`${what} needs a function to run; got ${show(work)}.`);
 }
 
 export function checkSignal(signal: unknown): void {

@@ -1,23 +1,42 @@
-import { type Duration, parseDuration } from '../core/duration.js';
+import { type Duration, parseDuration, show } from '../core/duration.js';
+import type { RegisterEntry, Registers } from '../core/engine.js';
+import { ConfigError, EngineError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
+import { checkOptions, type Known } from '../core/options.js';
 import { taskForRun } from '../core/reentrancy.js';
 import type { Lease } from './lease.js';
 import { LineLock } from './lock.js';
 import { runInside } from './run.js';
 
 export interface OnceOptions {
-  /** For this long after a run began, nobody runs it again, even if it was quick or its process died. Default 0. */
+  /**
+   * For this long after a run, nobody runs it again, even if it was quick or its process died. It counts from the moment at
+   * which the engine notes the run, just before the function is called. Default 0.
+   */
   readonly atLeast?: Duration;
   /** The run is lost after this long (`maxHold`). Default: as long as it takes. */
   readonly atMost?: Duration;
+  /**
+   * What a run counts as whose function throws: `keep`, as any other, so that nobody runs it again before `atLeast` is over; `retry`, as
+   * none, so that the next call runs it. A run whose process dies counts in either case. Default: `keep`.
+   */
+  readonly onError?: 'keep' | 'retry';
   readonly label?: string;
 }
 
 export type OnceResult<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
 
-/** A run is remembered for a little longer than `atLeast`, because engines round. */
+const ONCE_OPTIONS: Known<OnceOptions> = { atLeast: true, atMost: true, onError: true, label: true };
+
+/** A run counts for this much longer than `atLeast`, because engines count whole milliseconds. */
+const TICK_MS = 1;
+
+/** It is remembered for a little longer than it counts, because engines round. */
 const MARGIN_MS = 1_000;
+
+/** In place of a run that is to be tried again. */
+const NO_RUN = 'none';
 
 /**
  * Runs `work` once across the fleet, or not at all if another runs it or ran it less than `atLeast` ago. The time of the
@@ -30,44 +49,99 @@ export async function once<T>(
   options: OnceOptions,
   work: (lease: Lease) => T | PromiseLike<T>,
 ): Promise<OnceResult<T>> {
+  checkOptions(options, ONCE_OPTIONS, 'once');
+  const { label, onError = 'keep' } = options;
+  if (onError !== 'keep' && onError !== 'retry')
+    throw new ConfigError(`onError is 'keep' or 'retry'; got ${show(onError)}.`);
   const atLeastMs = parseDuration(options.atLeast ?? 0, 'atLeast');
   const lock = new LineLock(instance, { kind: 'lock', name, weight: ALL, capacity: ALL, reentrant: false });
-  const { label } = options;
   const atMostMs = options.atMost === undefined ? undefined : parseDuration(options.atMost, 'atMost');
   const task = taskForRun();
-  const lease = await lock.take(
-    { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) },
-    false,
-    task,
-  );
+  const wanted = { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) };
+  const lease = await throughGuard(instance, () => lock.take(wanted, false, task));
   if (!lease) return { ran: false };
-  let due: boolean;
+  let note: Note | undefined;
   try {
-    due = await claimRun(instance, name, lease, atLeastMs);
+    note = await claimRun(instance, name, lease, atLeastMs);
   } catch (error) {
     await lease.release();
     throw error;
   }
-  if (!due) {
+  if (!note) {
     await lease.release();
     return { ran: false };
   }
-  const value = await runInside(instance, [lock.frameFor(lease, task)], () => work(lease));
-  return { ran: true, value };
+  const noted = (): Promise<T> => runNoted(note, onError, () => work(lease));
+  return { ran: true, value: await runInside(instance, [lock.frameFor(lease, task)], noted) };
 }
 
 /**
- * False if the last run forbids another, or a newer lease has been here. Else notes that we run, before we do: if we
- * die, `atLeast` still counts. Where nothing is to be remembered nothing is left behind: the lock is enough.
+ * A server that grants nothing for a while says nothing about who runs it: to skip it would be to skip it on every machine. So
+ * that is waited for.
  */
-async function claimRun(instance: Instance, name: string, { token }: Lease, atLeastMs: number): Promise<boolean> {
+async function throughGuard<T>(instance: Instance, ask: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof EngineError && error.retryAfterMs !== undefined)) throw error;
+      await instance.pause(error.retryAfterMs);
+    }
+  }
+}
+
+/** What the engine is to remember of this run. Each is false if a newer lease has been here. */
+interface Note {
+  /** We run: `atLeast` counts from there. */
+  runs(): Promise<boolean>;
+  /** Our run counts as none. */
+  takeBack(): Promise<boolean>;
+}
+
+/** Where nothing is to be remembered nothing is left behind: the lock is enough. */
+const NO_NOTE: Note = { runs: () => Promise.resolve(true), takeBack: () => Promise.resolve(true) };
+
+/**
+ * Undefined if the last run forbids another, or a newer lease has been here. Else notes that we run, before we do: if we
+ * die, `atLeast` still counts.
+ */
+async function claimRun(
+  instance: Instance,
+  name: string,
+  { token }: Lease,
+  atLeastMs: number,
+): Promise<Note | undefined> {
   const register = `once\u001f${name}`;
   const { registers } = await instance.engine('once');
-  const last = await instance.call('once', registers!.read(register));
-  if (!last.ok || (last.value && last.value.ageMs < Number(last.value.value))) return false;
-  if (atLeastMs === 0) return true;
+  const ask = <A>(call: (registers: Registers) => Promise<A>): Promise<A> =>
+    instance.call('once', () => call(registers!));
+  const last = await ask((of) => of.read(register));
+  if (!last.ok || (last.value && forbids(last.value))) return undefined;
+  if (atLeastMs === 0) return NO_NOTE;
+  const write = async (value: string, forMs: number): Promise<boolean> =>
+    (await ask((of) => of.write(register, value, token, Math.ceil(forMs) + MARGIN_MS))).ok;
+  const note: Note = {
+    runs: () => write(String(atLeastMs + TICK_MS), atLeastMs),
+    takeBack: () => write(NO_RUN, 0),
+  };
   // A lease that was overtaken since is refused here by its token; or, if that is forgotten already, before its work begins.
-  const keepMs = Math.ceil(atLeastMs) + MARGIN_MS;
-  const noted = await instance.call('once', registers!.write(register, String(atLeastMs), token, keepMs));
-  return noted.ok;
+  return (await note.runs()) ? note : undefined;
+}
+
+/**
+ * Notes once more that we run, when we do: the answer to the first note may have been on its way for long, and the next run
+ * would begin too early by that. The lock is kept until the engine has heard it. If the engine can't be told, what it heard
+ * before counts: what the function gives or throws is what matters.
+ */
+async function runNoted<T>(note: Note, onError: 'keep' | 'retry', work: () => T | PromiseLike<T>): Promise<T> {
+  const working = (async () => work())();
+  const [{ status }] = await Promise.allSettled([working, note.runs()]);
+  if (status === 'rejected' && onError === 'retry') await note.takeBack().catch(() => {});
+  return working;
+}
+
+/** A note from further ahead than it counts can't be of a run just now: the clock that it was written by was wrong. */
+function forbids({ value, ageMs }: RegisterEntry): boolean {
+  if (value === NO_RUN) return false;
+  return ageMs < Number(value) && ageMs > -Number(value);
 }

@@ -36,7 +36,7 @@ export class Register {
     if (!read.ok) throw new StaleTokenError(this.name, fence!.token, read.newest);
     if (!read.value) return undefined;
     const { value, token, ageMs } = read.value;
-    return withTokenAsText({ value, token, age: ageMs });
+    return withTokenAsText({ value, token, age: Math.max(0, ageMs) });
   }
 
   /** Writes it, whatever the state of the lease: the engine decides by the token. Throws StaleTokenError. */
@@ -52,11 +52,13 @@ export class Register {
 
   async #call<T>(doing: string, work: (registers: Registers) => Promise<T>): Promise<T> {
     const engine = await this.#instance.engine(doing);
-    return this.#instance.call(doing, work(engine.registers!));
+    return this.#instance.call(doing, () => work(engine.registers!));
   }
 }
 
 export function checkRegisterValue(value: string, what: string): void {
+  if (!value.isWellFormed())
+    throw new ConfigError(`${what} must be well-formed Unicode: it has half of a surrogate pair.`);
   const bytes = Buffer.byteLength(value);
   if (bytes > LONGEST_BYTES)
     throw new ConfigError(

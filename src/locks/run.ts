@@ -1,6 +1,6 @@
 import type { Instance } from '../core/instance.js';
 import { ClosedError, type HoldfastError, LeaseLostError } from '../core/errors.js';
-import type { Frame } from '../core/reentrancy.js';
+import { currentFrame, type Frame } from '../core/reentrancy.js';
 import type { Turn } from '../core/turn.js';
 
 export interface RunOptions {
@@ -25,13 +25,14 @@ export async function runInside<T>(
     if (!turn.open || !instance.open) throw await abandon(frames);
   }
   const turns = frames.map(({ turn }) => turn);
+  const caller = currentFrame();
   const ended = instance.begin({ frames, yields });
   const end = async (): Promise<LeaseLostError | undefined> => {
     for (const frame of frames) frame.end();
     const before = yields ? undefined : lossOf(turns);
     ended();
     // Leases inside that nobody awaited are waited for here.
-    await Promise.all(turns.map((turn) => turn.close()));
+    await Promise.all(turns.map((turn) => turn.closeFor(caller)));
     const after = lossOf(turns);
     // An instance that closes after the function has ended takes nothing from it.
     return before ?? (after?.reason === 'released' ? undefined : after);

@@ -11,16 +11,18 @@
  * who changes such a row must move its version on; `UPDATE item SET stock = stock - 1` beside it loses nothing itself,
  * but makes us overwrite it.
  *
- * Not inside of a transaction of MySQL's default, REPEATABLE READ: it would read the same again and again.
+ * Not inside of a transaction of MySQL's default, REPEATABLE READ: it would read the same again and again. Outside of one, what the
+ * database itself refuses because of others (40001, 40P01, 1213) is a conflict too.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { isDate } from 'node:util/types';
 import { backoff } from '../core/backoff.js';
 import { systemClock } from '../core/clock.js';
 import { show } from '../core/duration.js';
 import { ConfigError, ConflictError } from '../core/errors.js';
+import { sleep } from '../core/real-time.js';
 import { identifier } from '../sql/identifier.js';
 import { portOf, type Row, type SqlPort } from '../sql/port.js';
-import { type Statement, statement } from '../sql/statement.js';
+import { type Dialect, type Statement, statement } from '../sql/statement.js';
 import { type ColumnPlace, type VersionColumn, versionColumn } from './version-column.js';
 
 export interface OptimisticOptions {
@@ -81,7 +83,7 @@ export class OptimisticRows<R extends object> {
       quotedTable,
       quotedColumn: identifier(dialect, version, 'version'),
     };
-    this.#fixed = new Set([id, version]);
+    this.#fixed = new Set([id, version].map((name) => folded(dialect, name)));
   }
 
   /**
@@ -95,31 +97,47 @@ export class OptimisticRows<R extends object> {
     { retries = 10, signal }: UpdateOptions = {},
   ): Promise<R | undefined> {
     checkUpdate(id, change, retries);
+    // Asked before: after a deadlock of MySQL, nobody knows any more that there was one.
+    const isAlone = this.#port.isPool || (await this.#port.isInTransaction()) === false;
     for (let attempt = 0; attempt <= retries; attempt += 1) {
       if (attempt > 0) await pause(attempt - 1, signal);
       signal?.throwIfAborted();
-      const read = await this.#read(id);
+      const read = await unlessConflict(isAlone, () => this.#read(id));
+      if (read === CONFLICT) continue;
       if (!read) return undefined;
       const changes = await change({ ...read.row } as R);
       if (changes === undefined) return read.row as R;
-      if (await this.#write(id, read.version, changes)) return { ...read.row, ...changes } as R;
+      checkChanges(changes);
+      const written = await unlessConflict(isAlone, () => this.#write(id, read.version, changes));
+      if (written === true) return { ...read.row, ...changes } as R;
     }
     throw new ConflictError(`${this.#place.table} ${show(id)}`, retries + 1);
   }
 
   async #read(id: unknown): Promise<{ readonly row: Row; readonly version: string } | undefined> {
-    const { read } = await this.#versionColumn();
-    const { quotedTable } = this.#place;
-    const [found] = await this.#port.rows(
-      this.#statement(`SELECT ${quotedTable}.*, ${read} AS ${VERSION} FROM ${quotedTable} WHERE ${this.#id} = ?`, [id]),
+    const { read, last } = await this.#versionColumn();
+    const { quotedTable, column, table } = this.#place;
+    const [found, another] = await this.#port.rows(
+      this.#statement(
+        `SELECT ${quotedTable}.*, ${read} AS ${VERSION} FROM ${quotedTable} WHERE ${this.#id} = ? LIMIT 2`,
+        [id],
+      ),
     );
     if (!found) return undefined;
+    if (another)
+      throw new ConfigError(
+        `More than one row of ${table} has the id ${show(id)}: what finds a row must be unique. Keys of several columns are not supported.`,
+      );
     // The last column, by place: libraries rename columns.
     const columns = Object.entries(found);
     const [, version] = columns.pop()!;
     if (version === null)
+      throw new ConfigError(`${column} of ${table} ${show(id)} is NULL: give it a value, and NOT NULL.`);
+    if (last !== undefined && !/^-?\d+$/.test(version as string))
+      throw new ConfigError(`${column} of ${table} ${show(id)} is ${show(version)}: a version is a whole number.`);
+    if (version === last)
       throw new ConfigError(
-        `${this.#place.column} of ${this.#place.table} ${show(id)} is NULL: give it a value, and NOT NULL.`,
+        `${column} of ${table} ${show(id)} is ${last}, the last of its type: it needs a larger one.`,
       );
     return { row: Object.fromEntries(columns), version: version as string };
   }
@@ -129,14 +147,21 @@ export class OptimisticRows<R extends object> {
     const { quotedTable, quotedColumn } = this.#place;
     const entries = Object.entries(changes);
     const sets = entries.map(([name, value]) => this.#set(name, value));
-    const update = `UPDATE ${quotedTable} SET ${[`${quotedColumn} = ${next}`, ...sets].join(', ')} WHERE ${this.#id} = ? AND ${isStill}`;
-    const values = [...entries.map(([, value]) => value as unknown), id, version];
+    const names = new Set(entries.map(([name]) => folded(this.#port.dialect, name)));
+    if (names.size < entries.length)
+      throw new ConfigError(`update must not change a column twice: ${entries.map(([name]) => name).join(', ')}.`);
+    // Another row of that id that came after the read is not written, and found by the next read.
+    const isOne = `(SELECT COUNT(*) FROM (SELECT 1 FROM ${quotedTable} WHERE ${this.#id} = ? LIMIT 2) AS found) = 1`;
+    const set = [`${quotedColumn} = ${next}`, ...sets].join(', ');
+    const update = `UPDATE ${quotedTable} SET ${set} WHERE ${this.#id} = ? AND ${isStill} AND ${isOne}`;
+    const values = [...entries.map(([, value]) => value as unknown), id, version, id];
     if (this.#port.dialect === 'mysql') return (await this.#port.change(this.#statement(update, values))) > 0;
     return (await this.#port.rows(this.#statement(`${update} RETURNING 1 AS written`, values))).length > 0;
   }
 
   #set(name: string, value: unknown): string {
-    if (this.#fixed.has(name)) throw new ConfigError(`update must not change ${name}: it is what the row is known by.`);
+    if (this.#fixed.has(folded(this.#port.dialect, name)))
+      throw new ConfigError(`update must not change ${name}: it is what the row is known by.`);
     if (value === undefined) throw new ConfigError(`${name} must not be undefined; null is NULL.`);
     return `${identifier(this.#port.dialect, name, 'A column')} = ?`;
   }
@@ -155,8 +180,50 @@ export class OptimisticRows<R extends object> {
   }
 }
 
+const CONFLICT = Symbol('conflict');
+
+/** PostgreSQL: serialization failure, deadlock. MySQL: deadlock. */
+const SERIALIZATION: ReadonlySet<unknown> = new Set(['40001', '40P01', 'ER_LOCK_DEADLOCK']);
+
+/**
+ * What a database refuses because of others is a conflict like any other, and can be tried again; unless a transaction of the
+ * user's ends with it.
+ *
+ * @param isAlone there is no such transaction
+ */
+async function unlessConflict<T>(isAlone: boolean, work: () => Promise<T>): Promise<T | typeof CONFLICT> {
+  try {
+    return await work();
+  } catch (error) {
+    if (isAlone && isSerialization(error)) return CONFLICT;
+    throw error;
+  }
+}
+
+function isSerialization(error: unknown): boolean {
+  return SERIALIZATION.has((error as { code?: unknown } | undefined)?.code);
+}
+
+/** As the database compares names of columns. Ours are quoted, so PostgreSQL takes them as they are. */
+function folded(dialect: Dialect, name: string): string {
+  return dialect === 'postgres' ? name : name.toLowerCase();
+}
+
+function checkChanges(changes: unknown): void {
+  if (typeof changes !== 'object' || changes === null || Array.isArray(changes))
+    throw new ConfigError(`update's function gives the columns to set, or undefined; got ${show(changes)}.`);
+}
+
+/** What a database compares with other types in its own way would find other rows. */
+function isKey(id: unknown): boolean {
+  return (
+    typeof id === 'string' || typeof id === 'bigint' || Number.isFinite(id) || isDate(id) || id instanceof Uint8Array
+  );
+}
+
 function checkUpdate(id: unknown, change: unknown, retries: unknown): void {
-  if (id === undefined || id === null) throw new ConfigError(`update needs the id of a row; got ${show(id)}.`);
+  if (!isKey(id))
+    throw new ConfigError(`update needs the id of a row: a text, a number, a Date or bytes; got ${show(id)}.`);
   if (typeof change !== 'function') throw new ConfigError(`update needs a function from a row to its changes.`);
   if (!Number.isSafeInteger(retries) || (retries as number) < 0)
     throw new ConfigError(`retries is a whole number from 0 on; got ${show(retries)}.`);
@@ -165,5 +232,5 @@ function checkUpdate(id: unknown, change: unknown, retries: unknown): void {
 /** Jittered, so that those who met once do not meet again. */
 async function pause(attempt: number, signal: AbortSignal | undefined): Promise<void> {
   const ms = backoff(systemClock, attempt, FIRST_MS, MOST_MS);
-  await sleep(ms, undefined, { ...(signal && { signal }) }).catch(() => signal?.throwIfAborted());
+  await sleep(ms, signal);
 }

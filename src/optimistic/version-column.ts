@@ -17,6 +17,8 @@ export interface VersionColumn {
   /** With `?` for that text. */
   readonly isStill: string;
   readonly next: string;
+  /** Of one that counts: the largest that fits. One more would be an error, another type, or on MySQL the same again. */
+  readonly last?: string;
 }
 
 export interface ColumnPlace {
@@ -50,12 +52,18 @@ function lookUp(dialect: Dialect, { schema, table, column, quotedTable }: Column
     ];
   if (dialect === 'mysql')
     return [
-      `SELECT CONCAT(DATA_TYPE, IF(DATETIME_PRECISION IS NULL, '', CONCAT('(', DATETIME_PRECISION, ')'))) AS type
+      `SELECT CONCAT(DATA_TYPE, IF(COLUMN_TYPE LIKE '%unsigned%', ' unsigned', ''),
+          IF(DATETIME_PRECISION IS NULL, '', CONCAT('(', DATETIME_PRECISION, ')'))) AS type
         FROM information_schema.columns
         WHERE table_schema = ${schema === undefined ? 'DATABASE()' : '?'} AND table_name = ? AND column_name = ?`,
       [...(schema === undefined ? [] : [schema]), table, column],
     ];
-  return ['SELECT type FROM pragma_table_info(?) WHERE name = ?', [table, column]];
+  const columns = schema === undefined ? 'pragma_table_info(?)' : 'pragma_table_info(?, ?)';
+  // SQLite finds columns whatever their case.
+  return [
+    `SELECT type FROM ${columns} WHERE name = ? COLLATE NOCASE`,
+    [table, ...(schema === undefined ? [] : [schema]), column],
+  ];
 }
 
 function typeOf(row: Row): string {
@@ -69,7 +77,8 @@ const UNKNOWN = 'a version is an integer that counts, or a time of change with m
 /** Or why not. */
 const COLUMNS: Record<Dialect, (type: string, column: string) => VersionColumn | string> = {
   postgres: (type, v) => {
-    if (/^(smallint|integer|bigint)$/.test(type)) return counter(v, 'text', 'bigint');
+    const bytes = { smallint: 2, integer: 4, bigint: 8 }[type];
+    if (bytes !== undefined) return counter(v, 'text', 'bigint', bytes);
     const found = /^timestamp(?:\((\d)\))? (with|without) time zone$/.exec(type);
     if (!found) return type === 'date' ? COARSE : UNKNOWN;
     if (Number(found[1] ?? 6) < 6) return COARSE;
@@ -82,7 +91,11 @@ const COLUMNS: Record<Dialect, (type: string, column: string) => VersionColumn |
     };
   },
   mysql: (type, v) => {
-    if (type.endsWith('int')) return counter(v, 'CHAR', 'SIGNED');
+    const [, size, unsigned] = /^(tiny|small|medium|big|)int( unsigned)?$/.exec(type) ?? [];
+    if (size !== undefined) {
+      const bytes = { tiny: 1, small: 2, medium: 3, big: 8 }[size] ?? 4;
+      return counter(v, 'CHAR', unsigned ? 'UNSIGNED' : 'SIGNED', bytes, unsigned !== undefined);
+    }
     const found = /^(datetime|timestamp)\((\d)\)$/.exec(type);
     if (!found) return type.startsWith('date') ? COARSE : UNKNOWN;
     if (Number(found[2]) < 6) return COARSE;
@@ -90,9 +103,15 @@ const COLUMNS: Record<Dialect, (type: string, column: string) => VersionColumn |
     const read = found[1] === 'timestamp' ? `CAST(UNIX_TIMESTAMP(${v}) AS CHAR)` : `CAST(${v} AS CHAR)`;
     return { read, isStill: `${read} = ?`, next: `GREATEST(NOW(6), ${v} + INTERVAL 1 MICROSECOND)` };
   },
-  sqlite: (type, v) => (type.includes('int') ? counter(v, 'TEXT', 'INTEGER') : COARSE),
+  sqlite: (type, v) => (type.includes('int') ? counter(v, 'TEXT', 'INTEGER', 8) : COARSE),
 };
 
-function counter(v: string, text: string, integer: string): VersionColumn {
-  return { read: `CAST(${v} AS ${text})`, isStill: `${v} = CAST(? AS ${integer})`, next: `${v} + 1` };
+function counter(v: string, text: string, integer: string, bytes: number, unsigned = false): VersionColumn {
+  const last = 2n ** BigInt(8 * bytes - (unsigned ? 0 : 1)) - 1n;
+  return {
+    read: `CAST(${v} AS ${text})`,
+    isStill: `${v} = CAST(? AS ${integer})`,
+    next: `${v} + 1`,
+    last: `${last}`,
+  };
 }

@@ -1,9 +1,10 @@
 /** mysql2: a connection or a pool, of 'mysql2' or of 'mysql2/promise', which have one of the former inside. */
-import type { Row, SqlPort } from './port.js';
+import type { Borrowed, Row, SqlPort } from './port.js';
 import type { Statement } from './statement.js';
 
 interface Mysql2 {
   query(options: object, done: (error: unknown, result: unknown) => void): unknown;
+  execute(options: object, done: (error: unknown, result: unknown) => void): unknown;
 }
 
 /** What is answered to a statement without rows. */
@@ -12,8 +13,14 @@ interface Header {
   readonly serverStatus?: number;
 }
 
-/** A bit of the server's status: there is a transaction. */
+interface Connection {
+  release(): void;
+  destroy(): void;
+}
+
+/** Bits of the server's status: there is a transaction; there will be one for each statement. */
 const IN_TRANSACTION = 1;
+const AUTOCOMMIT = 2;
 
 export function isMysql2(db: object): boolean {
   return rawOf(db) !== undefined;
@@ -35,10 +42,11 @@ function rawOf(db: object): (Mysql2 & object) | undefined {
 export class Mysql2Port implements SqlPort {
   readonly dialect = 'mysql';
   readonly isPool: boolean;
-  inTransaction: boolean | undefined;
+  readonly #db: object;
   readonly #raw: Mysql2;
 
   constructor(db: object) {
+    this.#db = db;
     this.#raw = rawOf(db)!;
     this.isPool = 'getConnection' in db;
   }
@@ -52,15 +60,45 @@ export class Mysql2Port implements SqlPort {
     return ((await this.#send(statement)) as Header).affectedRows;
   }
 
-  #send({ sql, params }: Statement): Promise<unknown> {
+  /** Only what is answered to a statement without rows has the server's status. */
+  async isInTransaction(): Promise<boolean | undefined> {
+    const { serverStatus } = (await this.exec('DO 0')) as Header;
+    if (serverStatus === undefined) return undefined;
+    return (serverStatus & IN_TRANSACTION) !== 0 || (serverStatus & AUTOCOMMIT) === 0;
+  }
+
+  exec(sql: string): Promise<unknown> {
+    return this.#send({ sql, params: [] });
+  }
+
+  commit(): Promise<unknown> {
+    return this.exec('COMMIT');
+  }
+
+  /** With promises if the pool has them. */
+  async borrow(): Promise<Borrowed> {
+    const connection = await new Promise<object & Connection>((resolve, reject) => {
+      const done = (error: unknown, got: object & Connection): void => (error ? reject(error) : resolve(got));
+      const pool = this.#db as { getConnection(then: typeof done): Promise<object & Connection> | void };
+      pool.getConnection(done)?.then(resolve, reject);
+    });
+    return {
+      db: connection,
+      giveBack: async (isBroken) => (isBroken ? connection.destroy() : connection.release()),
+    };
+  }
+
+  #send({ sql, params }: Pick<Statement, 'sql' | 'params'>): Promise<unknown> {
     return new Promise((resolve, reject) => {
+      const done = (error: unknown, result: unknown): void => {
+        if (error) reject(error);
+        else resolve(result);
+      };
       // The options that a connection may have set otherwise.
-      this.#raw.query({ sql, values: params, rowsAsArray: false, nestTables: false }, (error, result) => {
-        if (error) return reject(error);
-        const { serverStatus } = result as Partial<Header>;
-        if (serverStatus !== undefined) this.inTransaction = (serverStatus & IN_TRANSACTION) !== 0;
-        return resolve(result);
-      });
+      const options = { sql, values: params, rowsAsArray: false, nestTables: false, typeCast: true };
+      // Values go beside the statement: to write them into it would need to know how the server reads a backslash.
+      if (params.length > 0) this.#raw.execute(options, done);
+      else this.#raw.query(options, done);
     });
   }
 }

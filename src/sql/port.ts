@@ -10,7 +10,7 @@ import { ConfigError } from '../core/errors.js';
 import { isMysql2, Mysql2Port } from './mysql2.js';
 import { isPg, PgPort } from './pg.js';
 import { isSqlite, SqlitePort } from './sqlite.js';
-import type { Dialect, Statement } from './statement.js';
+import { type Dialect, type Statement, statement } from './statement.js';
 
 /**
  * A transaction of any other library, in three lines.
@@ -34,11 +34,25 @@ export interface SqlPort {
   readonly dialect: Dialect;
   /** Whether each statement may run on another connection. */
   readonly isPool: boolean;
-  /** After a statement: whether it ran in a transaction. Undefined: this client does not tell. */
-  readonly inTransaction: boolean | undefined;
+  /** Whether the next statement would run in a transaction. Undefined: this client does not tell. */
+  isInTransaction(): Promise<boolean | undefined>;
   rows(statement: Statement): Promise<readonly Row[]>;
+  /** Without values and rows. */
+  exec(sql: string): Promise<unknown>;
   /** How many rows it changed. */
   change(statement: Statement): Promise<number>;
+  /** Ends the transaction, and throws if that did not commit it. Adapters have none: their library does that. */
+  commit?(): Promise<unknown>;
+  /** Pools: a connection that nobody else has meanwhile. */
+  borrow?(): Promise<Borrowed>;
+  /** A further connection to the same database, as the same user, where the client tells how to make one. */
+  beside?(): Promise<Borrowed>;
+}
+
+export interface Borrowed {
+  readonly db: object;
+  /** @param isBroken nobody knows what state it is in: it is closed. */
+  giveBack(isBroken: boolean): Promise<void>;
 }
 
 export function portOf(db: unknown): SqlPort {
@@ -68,7 +82,6 @@ function isAdapter(db: object): db is SqlAdapter {
 class AdapterPort implements SqlPort {
   readonly dialect: Dialect;
   readonly isPool = false;
-  readonly inTransaction = undefined;
   readonly #adapter: SqlAdapter;
 
   constructor(adapter: SqlAdapter) {
@@ -80,6 +93,14 @@ class AdapterPort implements SqlPort {
     const rows = await this.#adapter.query(sql, params, parts);
     // What a statement without rows gives is the library's own affair.
     return Array.isArray(rows) ? (rows as Row[]) : [];
+  }
+
+  async isInTransaction(): Promise<undefined> {
+    return undefined;
+  }
+
+  exec(sql: string): Promise<unknown> {
+    return this.rows(statement(this.dialect, sql, []));
   }
 
   async change({ sql, params, parts }: Statement): Promise<number> {

@@ -37,8 +37,20 @@ export class SqlitePort implements SqlPort {
   }
 
   /** Without values and rows. */
-  exec(sql: string): void {
+  execNow(sql: string): void {
     this.#database.exec(sql);
+  }
+
+  async exec(sql: string): Promise<void> {
+    this.execNow(sql);
+  }
+
+  commit(): Promise<void> {
+    return this.exec('COMMIT');
+  }
+
+  async isInTransaction(): Promise<boolean | undefined> {
+    return this.inTransaction;
   }
 
   async rows(statement: Statement): Promise<readonly Row[]> {

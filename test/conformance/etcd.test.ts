@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, test } from 'vitest';
 import { etcd } from '../../src/engines/etcd/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { startEtcd } from '../servers/etcd.js';
 import type { Server } from '../servers/server.js';
 

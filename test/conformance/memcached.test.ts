@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, test } from 'vitest';
 import { memcached } from '../../src/engines/memcached/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { startMemcached } from '../servers/memcached.js';
 import type { Server } from '../servers/server.js';
 

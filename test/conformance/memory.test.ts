@@ -1,6 +1,6 @@
 import { test } from 'vitest';
 import { memory } from '../../src/engines/memory/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { distant } from '../unit/distant-engine.js';
 import { selfWindingClock } from '../unit/self-winding-clock.js';
 

@@ -1,7 +1,7 @@
 import { createPool, type Pool } from 'mysql2';
 import { afterAll, beforeAll, test } from 'vitest';
 import { mysql } from '../../src/engines/mysql/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
 

@@ -1,7 +1,7 @@
 import { Pool } from 'pg';
 import { afterAll, beforeAll, test } from 'vitest';
 import { postgres } from '../../src/engines/postgres/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { startPostgres } from '../servers/postgres.js';
 import type { Server } from '../servers/server.js';
 

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, test } from 'vitest';
 import { redis, redlock } from '../../src/engines/redis/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { startRedis } from '../servers/redis.js';
 import type { Server } from '../servers/server.js';
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sqlite } from 'holdfast/sqlite';
-import { conformance } from 'holdfast/testing';
+import { conformance } from 'holdfast/conformance';
 import { afterAll, test } from 'vitest';
 
 const folder = mkdtempSync(join(tmpdir(), 'holdfast-'));

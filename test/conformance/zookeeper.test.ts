@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, test } from 'vitest';
 import { zookeeper } from '../../src/engines/zookeeper/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import type { Server } from '../servers/server.js';
 import { startZooKeeper } from '../servers/zookeeper.js';
 

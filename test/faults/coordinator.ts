@@ -27,6 +27,7 @@ import { observe } from './observer.js';
 import { Resource } from './resource.js';
 import { isStarving, Starvation } from './starvation.js';
 import type { Target, TargetKind } from './targets.js';
+import { STRANGER } from './tenant.js';
 import type { FromWorker, LockKind, ToWorker, WorkerSetup } from './worker-setup.js';
 import { isExclusive, namesFor, sparedOf } from './workload.js';
 
@@ -192,10 +193,16 @@ class Coordinator {
     return this.#look();
   }
 
+  /** What a stranger has added is not ours to remove. */
+  async #leftovers(): Promise<string[]> {
+    const { target } = this.#options;
+    return (await target.leftovers(this.#namespace)).filter((left) => !left.includes(STRANGER));
+  }
+
   /** Looks have deadlines, which a busy machine may miss. */
   async #look(): Promise<readonly Left[]> {
     const claims = await eventually('the lines are listed', () => this.#leftClaims());
-    const keys = await eventually('the keys are listed', () => this.#options.target.leftovers(this.#namespace));
+    const keys = await eventually('the keys are listed', () => this.#leftovers());
     return [
       ...claims.map((detail) => ({ what: 'claim', detail }) as const),
       ...keys.map((detail) => ({ what: 'key', detail }) as const),
@@ -207,7 +214,8 @@ class Coordinator {
     if (!this.#observer || observerUrl === undefined) return [];
     await using locks = new Holdfast(observerUrl, { namespace: this.#namespace, label: 'observer' });
     const lines: string[] = [];
-    for await (const { name, claims } of locks.inspect()) lines.push(`${claims.length} on ${name}`);
+    for await (const { name, claims } of locks.inspect())
+      if (!name.includes(STRANGER)) lines.push(`${claims.length} on ${name}`);
     return lines;
   }
 

@@ -128,12 +128,15 @@ export interface FaultEvent {
   readonly id: string;
   readonly nemesis: string;
   readonly what: 'begin' | 'end' | 'instant';
-  /** The worker it was done to, or `server`, `link`. */
+  /** The worker it was done to, or `server`, `link`, or `NOBODY`. */
   readonly target: string;
   readonly detail?: string;
   /** The workers that go on with a server that was cut off and replaced: what it grants them, nobody else knows. */
   readonly isolated?: readonly string[];
 }
+
+/** Done beside us: it must be felt by nobody, so it explains nothing. */
+export const NOBODY = 'nobody';
 
 /** Nobody's doing: the machine was too busy to let a process run. It explains a loss, and counts as no strike. */
 export const STARVED = 'starved';

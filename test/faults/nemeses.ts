@@ -8,7 +8,8 @@ import type { Random } from '../simulation/random.js';
 import type { ClockShim } from '../servers/clock-shim.js';
 import type { Fault } from '../servers/fault-proxy.js';
 import { type Network, whyNoNetwork } from '../servers/network.js';
-import type { FaultEvent, Property } from './history.js';
+import { type FaultEvent, NOBODY, type Property } from './history.js';
+import type { OddSetting } from './odd-settings.js';
 import type { Target, TargetKind } from './targets.js';
 import type { ToWorker } from './worker-setup.js';
 
@@ -216,6 +217,47 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
       await sleep(2 * scene.ttlMs);
     },
   },
+  'hostile-tenant': {
+    about: 'a stranger adds garbage beside what is ours, and sends garbage and forged grants to whoever listens',
+    whyNot: ({ tenant }, { processes }) =>
+      tenant ? undefined : processes ? 'nobody else can write there' : ONE_PROCESS,
+    async strike(scene) {
+      const { random, namespace, names } = scene;
+      await scene.during('hostile-tenant', NOBODY, async () => {
+        for (let visit = 0; visit < 5; visit += 1) {
+          const claims = await claimsNow(scene);
+          // Other faults may keep it from the engine, as they keep everybody.
+          await scene.target.tenant!({ random, namespace, names, claims }).catch(() => {});
+          await sleep(random.between(0, 0.1) * scene.ttlMs);
+        }
+      });
+      await sleep(random.between(0, 0.5) * scene.ttlMs);
+    },
+  },
+  'odd-settings': {
+    about: 'an operator sets what we rely on to something else, one setting at a time, and ends connections',
+    whyNot: ({ oddSettings }) => (oddSettings ? undefined : 'it has no settings that we rely on'),
+    async strike(scene) {
+      const { endConnections, redis } = scene.target;
+      const { name, set, reset } = nextSetting(scene);
+      const apply = async (change: () => Promise<unknown>): Promise<void> => {
+        await change().catch(() => {});
+        if (endConnections) await endConnections().catch(() => {});
+        else await redis?.('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes').catch(() => {});
+      };
+      await scene.during(
+        'odd-settings',
+        'server',
+        async () => {
+          await apply(set);
+          await sleep(scene.random.between(0.5, 2) * scene.ttlMs);
+          await apply(reset);
+        },
+        { detail: name },
+      );
+      await sleep(scene.ttlMs);
+    },
+  },
   'script-flush': {
     about: 'SCRIPT FLUSH',
     whyNot: onRedis,
@@ -279,6 +321,25 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     strike: (scene) => onNetwork(scene, 'one-way', [scene.random.pick(['in', 'out'])]),
   },
 };
+
+/** How many settings of a target have had their turn. */
+const turns = new WeakMap<Target, number>();
+
+function nextSetting({ target, random }: Scene): OddSetting {
+  const settings = target.oddSettings!;
+  const turn = turns.get(target) ?? random.int(settings.length);
+  turns.set(target, turn + 1);
+  return settings[turn % settings.length]!;
+}
+
+/** Ids of claims on one of the names, as everybody can see them where lines can be listed. */
+async function claimsNow({ observer, random, names }: Scene): Promise<string[]> {
+  const line = await observer
+    ?.mutex(random.pick(names))
+    .inspect()
+    .catch(() => undefined);
+  return line?.claims.map(({ id }) => id) ?? [];
+}
 
 /** Which direction of what crosses the border is lost. */
 type Ways = readonly ('in' | 'out')[];

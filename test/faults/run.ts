@@ -1,14 +1,15 @@
 /** A run's history, sorted out once: calls with their returns, faults with their ends, lives of workers, phases. */
-import type {
-  CallEvent,
-  CounterEvent,
-  FaultEvent,
-  HistoryEvent,
-  LeftoverEvent,
-  LineEvent,
-  PhaseEvent,
-  ReturnEvent,
-  RunEvent,
+import {
+  type CallEvent,
+  type CounterEvent,
+  type FaultEvent,
+  type HistoryEvent,
+  type LeftoverEvent,
+  type LineEvent,
+  type PhaseEvent,
+  type ReturnEvent,
+  type RunEvent,
+  NOBODY,
 } from './history.js';
 import { type Lease, leasesOf } from './leases.js';
 
@@ -79,7 +80,7 @@ function touches(run: Run, fault: Fault, worker: string): boolean {
 }
 
 export function isShared(run: Run, { target }: Fault): boolean {
-  return !run.lives.has(target);
+  return target !== NOBODY && !run.lives.has(target);
 }
 
 /** Faults that overlap the interval and could be felt by this worker. */

@@ -3,6 +3,7 @@ import { etcdctl, provideEtcdctl, startEtcd, startEtcdCluster } from '../servers
 import type { Server } from '../servers/server.js';
 import { type OnHosts, single, type System, three } from './targets-members.js';
 import type { Target } from './targets.js';
+import { GARBAGE, STRANGER } from './tenant.js';
 
 const ETCD: System = { urlOf, described };
 
@@ -27,6 +28,19 @@ async function described(members: readonly Server[]): ReturnType<System['describ
       const claims = (await keys(namespace)).filter((key) => !key.includes('/register/'));
       const key = claims[Math.floor(Math.random() * claims.length)];
       if (key !== undefined) await ctl('del', key);
+    },
+    tenant: async ({ namespace, names, random }) => {
+      const inboxes = (await keys(namespace)).filter((key) => key.includes('/inbox/') && key.endsWith('/'));
+      const value = random.pick(GARBAGE.filter((text) => text.trim() !== '' && !text.startsWith('-')));
+      const odd = [
+        `${namespace}/lock/%zz/${STRANGER}`,
+        `${namespace}/lock/${STRANGER}/%zz`,
+        `${namespace}/${STRANGER}/${random.int(50)}`,
+        `${namespace}/semaphore/${random.pick(names)}/${STRANGER}`,
+        `${namespace}/register/%zz${STRANGER}`,
+        ...inboxes.flatMap((inbox) => [`${inbox}%zz${STRANGER}`, `${inbox}${STRANGER}`]),
+      ];
+      for (const key of odd) await ctl('put', key, value);
     },
     // Registers stay on purpose.
     leftovers: async (namespace) => (await keys(namespace)).filter((key) => !key.includes('/register/')),

@@ -24,7 +24,7 @@ export interface System {
   readonly urlOf: (members: readonly At[]) => string;
   readonly described: (
     members: readonly Server[],
-  ) => Promise<Pick<Target, 'observerUrl' | 'secrets' | 'deleteSome' | 'leftovers' | 'versions'>>;
+  ) => Promise<Pick<Target, 'observerUrl' | 'secrets' | 'deleteSome' | 'tenant' | 'leftovers' | 'versions'>>;
 }
 
 /** Proxies for each worker, one before each member. */

@@ -4,6 +4,7 @@ import { FaultProxy } from '../servers/fault-proxy.js';
 import { memcachedKeys, startMemcached } from '../servers/memcached.js';
 import { ask } from '../servers/ports.js';
 import type { Target, TargetKind } from './targets.js';
+import { GARBAGE, strangeName } from './tenant.js';
 
 /** What it forgets is free at once; only the token keeps the two holders apart. */
 const FORGETS = ['belief'] as const;
@@ -12,7 +13,7 @@ export const MEMCACHED: TargetKind = {
   processes: true,
   start,
   sparesUnder: { restart: FORGETS, 'restart-empty': FORGETS, delete: FORGETS },
-  short: { seconds: 4, nemeses: ['stall', 'kill', 'hang', 'lost-replies', 'restart'] },
+  short: { seconds: 4, nemeses: ['stall', 'kill', 'hang', 'lost-replies', 'restart', 'hostile-tenant'] },
 };
 
 async function start(): Promise<Target> {
@@ -29,6 +30,11 @@ async function start(): Promise<Target> {
       const keys = (await memcachedKeys(server)).filter((key) => key.startsWith(`${namespace}:`));
       const key = keys[Math.floor(Math.random() * keys.length)];
       if (key !== undefined) await ask(server, `md ${key}\r\n`);
+    },
+    tenant: async ({ namespace, random }) => {
+      const value = random.pick(GARBAGE);
+      const key = `${namespace}:${strangeName(random).replaceAll(' ', '-')}`;
+      await ask(server, `set ${key} ${random.int(2 ** 32)} 0 ${value.length}\r\n${value}\r\n`);
     },
     server,
     proxies,

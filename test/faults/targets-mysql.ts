@@ -3,7 +3,9 @@ import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import { sql, startMariadb } from '../servers/mariadb.js';
 import type { Server } from '../servers/server.js';
+import { oddSettings } from './odd-settings.js';
 import type { Target, TargetKind } from './targets.js';
+import { GARBAGE, strangeName, STRANGER, type Visit } from './tenant.js';
 
 const PASSWORD = 'canary-in-the-coal-mine';
 
@@ -41,6 +43,12 @@ async function startTarget(strategy: string, rights = 'ALL'): Promise<Target> {
       observerUrl: urlOf(server.port, strategy, 'root'),
       deleteSome: () => deleteAll(server.port),
     }),
+    tenant: (visit) => tenant(server.port, visit),
+    oddSettings: oddSettings(
+      SETTINGS,
+      (name, value) => sql(server.port, `SET GLOBAL ${name} = ${value}`),
+      (name) => sql(server.port, `SET GLOBAL ${name} = DEFAULT`),
+    ),
     secrets: [PASSWORD],
     server,
     proxies,
@@ -50,6 +58,40 @@ async function startTarget(strategy: string, rights = 'ALL'): Promise<Target> {
     versions: { server: String(version?.['version']) },
     [Symbol.asyncDispose]: () => end(server, proxies, clock),
   };
+}
+
+/** What connections begin with. */
+const SETTINGS = {
+  autocommit: '0',
+  completion_type: "'CHAIN'",
+  tx_isolation: "'SERIALIZABLE'",
+  sql_mode: "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,TRADITIONAL'",
+  time_zone: "'-11:30'",
+  innodb_lock_wait_timeout: '1',
+  sql_select_limit: '1',
+};
+
+/** A text as MariaDB writes bytes, whatever its mode says about quotes. */
+function literal(value: string): string {
+  return `X'${Buffer.from(value).toString('hex')}'`;
+}
+
+/** Rows of names and namespaces that nobody has. */
+async function tenant(port: number, { namespace, random }: Visit): Promise<void> {
+  const [ours, theirs, name, garbage] = [namespace, STRANGER, strangeName(random), random.pick(GARBAGE)].map(literal);
+  const id = literal(`${STRANGER} ${random.int(1e9)}`);
+  const slots = ['row', 'version', 'mint', 'latch'].map(
+    (table) => `INSERT IGNORE INTO holdfast_${table} VALUES (${ours}, ${name}, ${id}, -5, -1)`,
+  );
+  const added = [
+    `INSERT IGNORE INTO holdfast_session VALUES (${id}, ${theirs}, -1, 9223372036854775807)`,
+    `INSERT IGNORE INTO holdfast_line VALUES (${ours}, 0, ${name}, -1, 7, -5, 3, 1, 0)`,
+    `INSERT IGNORE INTO holdfast_claim VALUES (${ours}, 0, ${name}, 1, ${id}, ${id}, 1, -9, 1, 0, 0, ${garbage}, ${garbage})`,
+    `INSERT IGNORE INTO holdfast_register VALUES (${ours}, ${name}, ${garbage}, 5, -1, 0, 0, NULL)`,
+    ...slots,
+  ];
+  // A strategy makes the tables that it needs.
+  for (const statement of added) await sql(port, statement).catch(() => {});
 }
 
 function urlOf(port: number, strategy: string, user: string): string {
@@ -94,7 +136,8 @@ async function leftovers(port: number, namespace: string): Promise<string[]> {
   for (const [table, where] of Object.entries(questions)) {
     const [row] = await sql(
       port,
-      `SELECT COUNT(*) AS many FROM holdfast_${table} WHERE namespace = '${namespace}' AND (${where})`,
+      `SELECT COUNT(*) AS many FROM holdfast_${table} WHERE namespace = '${namespace}' AND (${where})
+         ${table === 'session' ? '' : `AND NOT LOCATE('${STRANGER}', name)`}`,
     );
     if (Number(row?.['many']) > 0) left.push(`${row?.['many']} of ${table}`);
   }

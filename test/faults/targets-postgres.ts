@@ -2,10 +2,14 @@
 import { chmod } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Holdfast } from 'holdfast';
+import { Client } from 'pg';
 import { clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
+import { LOOPBACK } from '../servers/ports.js';
 import { sql, startPostgres } from '../servers/postgres.js';
+import { oddSettings } from './odd-settings.js';
 import type { Target, TargetKind } from './targets.js';
+import { GARBAGE, messages, replays, strangeName, STRANGER, type Visit } from './tenant.js';
 
 const PASSWORD = 'canary-in-the-coal-mine';
 
@@ -61,6 +65,12 @@ async function startTarget(strategy: string): Promise<Target> {
            WHERE usename = 'worker' AND random() < 0.5`,
       );
     },
+    tenant: (visit) => tenant(server.port, visit),
+    oddSettings: oddSettings(
+      SETTINGS,
+      (name, value) => sql(server.port, `ALTER ROLE worker SET ${name} = ${value}`),
+      (name) => sql(server.port, `ALTER ROLE worker RESET ${name}`),
+    ),
     secrets: [PASSWORD],
     server,
     proxies,
@@ -73,6 +83,53 @@ async function startTarget(strategy: string): Promise<Target> {
       clock?.[Symbol.dispose]();
     },
   };
+}
+
+/** What a role's connections begin with. */
+const SETTINGS = {
+  synchronous_commit: 'off',
+  default_transaction_isolation: "'serializable'",
+  default_transaction_read_only: 'on',
+  timezone: "'Pacific/Kiritimati'",
+  datestyle: "'German'",
+  bytea_output: "'escape'",
+  standard_conforming_strings: 'off',
+  search_path: "''",
+};
+
+/** To every inbox, and rows of names and sessions that nobody has. */
+async function tenant(port: number, visit: Visit): Promise<void> {
+  const { namespace, random } = visit;
+  const listening = await sql<{ channel: string }>(
+    port,
+    `SELECT DISTINCT inbox AS channel FROM holdfast.holdfast_session WHERE namespace = $1`,
+    [namespace],
+  );
+  const overheard: string[] = [];
+  const ear = new Client({ host: LOOPBACK, port, user: 'postgres', database: 'postgres' });
+  // A server that dies in the meantime is told by the rejection.
+  ear.on('error', () => {});
+  await ear.connect();
+  try {
+    ear.on('notification', ({ payload = '' }) => void overheard.push(payload));
+    for (const { channel } of listening) await ear.query(`LISTEN "${channel}"`);
+    const notify = async (messagesNow: readonly string[]): Promise<void> => {
+      for (const { channel } of listening)
+        for (const message of messagesNow) await ear.query('SELECT pg_notify($1, $2)', [channel, message]);
+    };
+    await notify(messages(visit));
+    await notify(replays(visit, overheard));
+  } finally {
+    await ear.end();
+  }
+  const values = [namespace, strangeName(random), random.pick(GARBAGE), `${STRANGER} ${random.next()}`];
+  await sql(
+    port,
+    `WITH line AS (INSERT INTO holdfast.holdfast_line VALUES ($1, 'l' || $2, -1, 7, -5, 3, now()) ON CONFLICT DO NOTHING),
+       claim AS (INSERT INTO holdfast.holdfast_claim VALUES ($4, $4, $1, 'l' || $2, 1, -9, true, 1, now(), $3, $3))
+     INSERT INTO holdfast.holdfast_register VALUES ($1, $2, convert_to($3, 'UTF8'), 5, now(), 0, 0) ON CONFLICT DO NOTHING`,
+    values,
+  );
 }
 
 /** A line that nobody stands in is kept for a while, for its token. */

@@ -4,6 +4,7 @@ import type { Server } from '../servers/server.js';
 import { startZooKeeper, startZooKeeperEnsemble, versionOf } from '../servers/zookeeper.js';
 import { type OnHosts, single, type System, three } from './targets-members.js';
 import type { Target } from './targets.js';
+import { GARBAGE, STRANGER } from './tenant.js';
 
 /** Workers say who they are, so that it can be seen whether the password gets anywhere. */
 const PASSWORD = 'correct-horse-battery-staple';
@@ -29,6 +30,20 @@ async function described(servers: readonly Server[]): ReturnType<System['describ
         const nodes = await claims(client, namespace);
         const node = nodes[Math.floor(Math.random() * nodes.length)];
         if (node !== undefined) await client.delete(node).catch(() => {});
+      }),
+    tenant: ({ namespace, names, random }) =>
+      visiting(servers, async (client) => {
+        const data = Buffer.from(random.pick(GARBAGE));
+        const add = (path: string): Promise<unknown> =>
+          client.create(path, { data, mode: 'persistent' }).catch(() => {});
+        for (const kind of ['lock', 'semaphore', 'session', 'register']) {
+          for (const name of [STRANGER, `%zz${STRANGER}`]) {
+            await add(`/${namespace}/${kind}/${name}`);
+            await add(`/${namespace}/${kind}/${name}/_c_${STRANGER}-lock-NaN`);
+          }
+        }
+        // Below a line of ours, where no name is that of a claim.
+        await add(`/${namespace}/lock/${random.pick(names)}/${STRANGER}-${random.int(9)}`);
       }),
     // Registers stay on purpose, and the servers remove the nodes of empty lines when they find them. The observer is there.
     leftovers: (namespace) =>

@@ -4,10 +4,11 @@ import { readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from '@photostructure/sqlite';
+import { Redis } from 'ioredis';
 import { type ClockShim, clockShim } from '../servers/clock-shim.js';
 import { FaultProxy } from '../servers/fault-proxy.js';
 import type { Host, Network } from '../servers/network.js';
-import type { Where } from '../servers/ports.js';
+import { addressOf, type Where } from '../servers/ports.js';
 import { type RedlockNode, RedlockNodes } from '../engines/redis/redlock-nodes.js';
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.js';
 import { type RedisSentinel, startSentinel } from '../servers/redis-sentinel.js';
@@ -16,6 +17,8 @@ import { command, info } from '../servers/resp.js';
 import type { Server } from '../servers/server.js';
 import type { Property } from './history.js';
 import type { Routes } from '../servers/routes.js';
+import { type OddSetting, oddSettings } from './odd-settings.js';
+import { GARBAGE, messages, replays, strangeName, STRANGER, type Visit } from './tenant.js';
 import { fenceTargets } from './targets-fence.js';
 import { POSTGRES_TARGETS } from './targets-postgres.js';
 import { MYSQL_TARGETS } from './targets-mysql.js';
@@ -36,6 +39,10 @@ export interface Target extends AsyncDisposable {
   readonly leader?: () => Promise<Server>;
   /** Takes a part of what is stored away, as a careless operator does. */
   readonly deleteSome?: (namespace: string) => Promise<void>;
+  /** A stranger's visit: it adds and publishes, and takes nothing away. */
+  readonly tenant?: (visit: Visit) => Promise<void>;
+  /** What an operator may set to something else. */
+  readonly oddSettings?: readonly OddSetting[];
   /** Words that must not appear in anything that is written. */
   readonly secrets?: readonly string[];
   /** Of each worker, before the server or before each of them. */
@@ -91,7 +98,11 @@ const ONE_KEY: TargetKind['sparesUnder'] = { 'restart-empty': ['belief'], delete
 /** Which names are run, and which promises judged, follows from the engine's traits. */
 export const TARGETS: Readonly<Record<string, TargetKind>> = {
   memory: { processes: false, start: startMemory, short: { seconds: 3, nemeses: ['stall', 'crowd'] } },
-  sqlite: { processes: true, start: startSqlite, short: { seconds: 5, nemeses: ['stall', 'pause', 'kill', 'evict'] } },
+  sqlite: {
+    processes: true,
+    start: startSqlite,
+    short: { seconds: 5, nemeses: ['stall', 'pause', 'kill', 'evict', 'hostile-tenant'] },
+  },
   redis: {
     processes: true,
     start: () => startRedisSingle(),
@@ -135,7 +146,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   etcd: {
     processes: true,
     start: startEtcdSingle,
-    short: { seconds: 4, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+    short: { seconds: 4, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart', 'hostile-tenant'] },
   },
   'etcd-cluster': {
     processes: true,
@@ -145,7 +156,7 @@ export const TARGETS: Readonly<Record<string, TargetKind>> = {
   zookeeper: {
     processes: true,
     start: startZooKeeperSingle,
-    short: { seconds: 4, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart'] },
+    short: { seconds: 4, nemeses: ['stall', 'kill', 'cut', 'lost-replies', 'restart', 'hostile-tenant'] },
   },
   'zookeeper-cluster': {
     processes: true,
@@ -180,6 +191,10 @@ async function startSqlite(): Promise<Target> {
       using database = new Rows(file);
       database.deleteAll();
     },
+    tenant: async (visit) => {
+      using database = new Rows(file);
+      database.addOdd(visit);
+    },
     leftovers: async () => [],
     versions: {},
     [Symbol.asyncDispose]: async () => rmSync(folder, { recursive: true, force: true }),
@@ -211,6 +226,8 @@ async function startRedisSingle(query = ''): Promise<Target> {
     proxies,
     ...(clock && { clock }),
     redis: (...words) => command(server.port, ...words),
+    tenant: (visit) => tenantOfRedis([server], visit),
+    oddSettings: settingsOfRedis(server),
     forget: async () => {
       const data = join(server.folder, 'data');
       for (const file of await readdir(data)) await rm(join(data, file), { recursive: true });
@@ -297,6 +314,7 @@ async function startRedisSentinel(network?: Network): Promise<Target> {
       await sentinel.settled();
     },
     redis: async (...words) => command(await primary(), ...words),
+    tenant: async (visit) => tenantOfRedis([await primary()], visit),
     leftovers: async (namespace) => keysLeft([await primary()], namespace),
     versions: { redis: await redisVersion(sentinel.primary) },
     ...(network
@@ -332,6 +350,7 @@ async function startRedisCluster(network?: Network): Promise<Target> {
       const primaries = await Promise.all([0, 6_000, 12_000].map((slot) => cluster.primaryOf(slot)));
       return keysLeft(primaries, namespace);
     },
+    tenant: (visit) => tenantOfRedis(cluster.nodes, visit),
     versions: { redis: await redisVersion(cluster.nodes[0]!) },
     ...(network
       ? { apart: apartOn(network, cluster.nodes, () => cluster.settled()) }
@@ -359,6 +378,7 @@ async function startRedlock(): Promise<Target> {
     proxies: links.proxies,
     ...(clock && { clock }),
     redis: (...words) => command(server, ...words),
+    tenant: (visit) => tenantOfRedis(servers, visit),
     forget,
     leftovers: (namespace) => keysLeft(servers, namespace),
     versions: { redis: await redisVersion(server) },
@@ -395,9 +415,83 @@ class Rows implements Disposable {
     this.#database.exec('BEGIN IMMEDIATE; DELETE FROM claim; DELETE FROM line; DELETE FROM session; COMMIT');
   }
 
+  addOdd({ namespace, random }: Visit): void {
+    const [text, session, name] = [random.pick(GARBAGE), `${STRANGER} ${random.next()}`, strangeName(random)];
+    const number = random.pick([-1, 0, 1e300, 'NaN', 2 ** 62]);
+    const add = (table: string, ...values: unknown[]): void => {
+      const marks = values.map(() => '?').join(', ');
+      this.#database.prepare(`INSERT OR REPLACE INTO ${table} VALUES (${marks})`).run(...(values as string[]));
+    };
+    add('session', session, random.pick([namespace, STRANGER]), text, number, text, text, number, 0, number);
+    add('watch', session, text, number, number);
+    add('line', namespace, 'lock', name, number, number, number);
+    add(
+      'claim',
+      `${session} of nobody`,
+      session,
+      number,
+      namespace,
+      'lock',
+      name,
+      number,
+      number,
+      number,
+      1,
+      number,
+      text,
+      text,
+    );
+    add('register', namespace, name, Buffer.from(text), 5, number, 0, 0, null);
+  }
+
   [Symbol.dispose](): void {
     this.#database.close();
   }
+}
+
+/** On each of these servers: to every channel that anybody listens to, and keys of every type that begin like ours. */
+async function tenantOfRedis(servers: readonly Where[], visit: Visit): Promise<void> {
+  for (const server of servers) {
+    // A node of a cluster refuses the keys of others.
+    const ask = (...words: string[]): Promise<unknown> => command(server, ...words).catch(() => undefined);
+    const overheard: string[] = [];
+    const ear = new Redis({ ...addressOf(server), retryStrategy: () => null });
+    ear.on('error', () => {});
+    ear.on('pmessage', (_pattern: string, _channel: string, text: string) => void overheard.push(text));
+    await ear.psubscribe('*').catch(() => {});
+    const channels = ((await ask('PUBSUB', 'CHANNELS', '*')) ?? []) as string[];
+    for (const channel of channels) for (const message of messages(visit)) await ask('PUBLISH', channel, message);
+    for (const channel of channels)
+      for (const message of replays(visit, overheard)) await ask('PUBLISH', channel, message);
+    for (const channel of ((await ask('PUBSUB', 'SHARDCHANNELS', '*')) ?? []) as string[])
+      for (const message of messages(visit)) await ask('SPUBLISH', channel, message);
+    ear.disconnect();
+    const key = `${visit.namespace}:${strangeName(visit.random)}`;
+    const value = visit.random.pick(GARBAGE);
+    await ask('SET', `${key}:text`, value);
+    await ask('HSET', `${key}:state`, value, value);
+    await ask('RPUSH', `${key}:list`, value);
+  }
+}
+
+/** What the script and the connections rest on. */
+function settingsOfRedis(server: Where): readonly OddSetting[] {
+  const normal = new Map<string, string>();
+  return oddSettings(
+    {
+      timeout: '1',
+      appendfsync: 'no',
+      'hash-max-listpack-entries': '0',
+      'notify-keyspace-events': 'KEA',
+      'busy-reply-threshold': '1',
+    },
+    async (name, value) => {
+      const [, before = ''] = (await command(server, 'CONFIG', 'GET', name)) as string[];
+      normal.set(name, normal.get(name) ?? before);
+      await command(server, 'CONFIG', 'SET', name, value);
+    },
+    (name) => command(server, 'CONFIG', 'SET', name, normal.get(name) ?? ''),
+  );
 }
 
 /** A shard without sessions keeps one key for its tokens, and nothing in it but that. */

@@ -1,7 +1,7 @@
 /** The conformance suite on every client library. It takes minutes, so it runs for `npm run test:matrix` only. */
 import { afterAll, test } from 'vitest';
 import { redis } from '../../src/engines/redis/index.js';
-import { conformance } from '../../src/testing/index.js';
+import { conformance } from '../../src/conformance/index.js';
 import { type Connected, REDIS_CLIENTS, type RedisClients } from './redis-clients.js';
 
 export interface Topology {

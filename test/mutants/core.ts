@@ -78,12 +78,12 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/standing.ts',
-        find: "if (this.#state === 'over' || this.#state === 'held') return;\n    const session",
-        replace: "if (this.#state === 'held') return;\n    const session",
+        find: "if (this.#state === 'over' || this.#state === 'held') return;\n    if (!isEnginesToken",
+        replace: "if (this.#state === 'held') return;\n    if (!isEnginesToken",
       },
       {
         file: 'core/standing.ts',
-        find: "    if (this.#state === 'over') {\n      if (place.state === 'held' || place.state === 'waiting') void session.withdraw(this.#claim!);\n    } else if (this.#state === 'entering') {",
+        find: "    if (this.#state === 'over') {\n      if (place.state === 'held' || place.state === 'waiting') void session.withdraw(claim);\n    } else if (this.#state === 'entering') {",
         replace: "    if (this.#state === 'entering' || this.#state === 'over') {",
       },
     ],
@@ -113,7 +113,7 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/kept-session.ts',
-        find: "if (found?.state === 'held' && found.token !== undefined) standing.grant(found.token);\n      else if",
+        find: "if (found?.state === 'held' && found.token !== undefined) standing.grant(this, found.token);\n      else if",
         replace: 'if',
       },
     ],
@@ -437,8 +437,8 @@ export const API_BUGS: readonly Bug[] = [
       },
       {
         file: 'core/local-line.ts',
-        find: 'const shares = weight < ALL && this.endlessWriters === 0;',
-        replace: 'const shares = false;',
+        find: '    let needed = waiter.weight;\n    if (needed',
+        replace: '    let needed = ALL;\n    if (needed',
       },
     ],
   },
@@ -501,8 +501,8 @@ export const API_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'locks/election.ts',
-        find: "return term.turn.loss !== undefined && error instanceof Error && error.name === 'AbortError';",
-        replace: 'return term.turn.loss !== undefined;',
+        find: "if (term.turn.loss === undefined || !(error instanceof Error) || error.name !== 'AbortError') return false;",
+        replace: 'if (term.turn.loss !== undefined) return true;\n  if (!(error instanceof Error)) return false;',
       },
     ],
   },
@@ -519,11 +519,11 @@ export const API_BUGS: readonly Bug[] = [
   {
     name: 'once remembers what nobody asked it to',
     edits: [
-      { file: 'locks/once.ts', find: '  if (atLeastMs === 0) return true;\n', replace: '' },
+      { file: 'locks/once.ts', find: '  if (atLeastMs === 0) return NO_NOTE;\n', replace: '' },
       {
         file: 'locks/once.ts',
-        find: 'registers!.write(register, String(atLeastMs), token, keepMs)',
-        replace: 'registers!.write(register, String(atLeastMs), token)',
+        find: 'of.write(register, value, token, Math.ceil(forMs) + MARGIN_MS)',
+        replace: 'of.write(register, value, token)',
       },
     ],
   },
@@ -546,14 +546,15 @@ export const API_BUGS: readonly Bug[] = [
       },
     ],
   },
-  {
-    name: 'who waits behind a downgrade is not seen by those before it',
-    edits: [{ file: 'core/floor.ts', find: ' || (this.#next?.waitedFor ?? false)', replace: '' }],
-  },
 ];
 
 const CHAINS = 'test/unit/core/deep-chains.test.ts';
+const DEADLOCKS = 'test/unit/core/deadlocks.test.ts';
 const CLOSING = 'test/unit/core/inside-and-closing.test.ts';
+const ONCE = 'test/unit/locks/once.test.ts';
+const UNREACHABLE = 'test/unit/core/keeper/unreachable-engine.test.ts';
+const END_OF_A_HOLD = 'test/unit/core/keeper/end-of-a-hold.test.ts';
+const ALL_LOCKS = 'test/unit/locks/all.test.ts';
 
 /** Bugs of the same half that no program of the model shows: each has its test. */
 export const TESTED_BUGS: readonly TestedBug[] = [
@@ -562,10 +563,14 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     edits: [
       {
         file: 'core/reentrancy.ts',
-        find: '    while (this.#parent?.over) this.#parent = this.#parent.#parent;\n',
+        find: '    while (this.#parent?.over) this.#parent = this.#parent.around;\n',
         replace: '',
       },
-      { file: 'core/reentrancy.ts', find: '  return frame?.over ? frame.parent : frame;', replace: '  return frame;' },
+      {
+        file: 'core/reentrancy.ts',
+        find: '  return stillThere(storage.getStore());',
+        replace: '  return storage.getStore();',
+      },
     ],
     foundBy: { file: CHAINS, test: 'is inside of one run only, however often it has run' },
   },
@@ -575,15 +580,140 @@ export const TESTED_BUGS: readonly TestedBug[] = [
       {
         file: 'core/deadlock.ts',
         find: 'asking: ReadonlySet<Frame>): string[] | undefined {\n  const seen = new Set<Frame>();\n',
-        replace: 'asking: ReadonlySet<Frame>, seen = new Set<Frame>()): string[] | undefined {\n',
+        replace: 'asking: ReadonlySet<Frame>, seen = new Set<Frame>(), from?: Reached): string[] | undefined {\n',
       },
       {
         file: 'core/deadlock.ts',
-        find: 'reached.push({ on, weight, from: at });',
-        replace: '{\n const found = findCycle({ on, weight, from: at }, asking, seen);\n if (found) return found;\n }',
+        find: 'reached.push({ want: wait, from: at });',
+        replace: '{\n const found = findCycle(wait, asking, seen, at);\n if (found) return found;\n }',
+      },
+      {
+        file: 'core/deadlock.ts',
+        find: '[{ want, from: undefined }]',
+        replace: '[{ want, from }]',
       },
     ],
     foundBy: { file: CHAINS, test: 'may be as long as waiters are allowed, and nobody in it is refused' },
+  },
+  {
+    name: 'a claim that is granted before its enter has returned is granted to nobody',
+    edits: [
+      {
+        file: 'core/hold.ts',
+        find: '    this.#standing = new Standing({ line, weight, capacity, wait, note, rw }, this);',
+        replace: '    const standing = new Standing({ line, weight, capacity, wait, note, rw }, this);',
+      },
+      {
+        file: 'core/hold.ts',
+        find: '    this.#line.realm.stand(this.#standing);',
+        replace: '    this.#line.realm.stand(standing);\n    this.#standing = standing;',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'may grant the claim' },
+  },
+  {
+    name: 'who waits behind one that wants more counts as waiting for less',
+    edits: [{ file: 'core/local-line.ts', find: 'Math.max(needed, hold.endlesslyWanted)', replace: 'needed' }],
+    foundBy: { file: DEADLOCKS, test: 'through a waiter that wants all permits and stands between is refused' },
+  },
+  {
+    name: 'one that gives up by itself stands between for ever',
+    edits: [{ file: 'core/cohort.ts', find: 'return this.#endless > 0;', replace: 'return this.#waiters.size > 0;' }],
+    foundBy: { file: DEADLOCKS, test: 'is none behind a waiter for all permits that gives up by itself' },
+  },
+  {
+    name: 'one that stands behind counts as standing between',
+    edits: [{ file: 'core/local-line.ts', find: '      if (hold.standsFor(waiter)) break;\n', replace: '' }],
+    foundBy: { file: DEADLOCKS, test: 'is none where the one who wants all permits stands behind' },
+  },
+  {
+    name: 'inside a lease, one that gives up by itself stands between for ever',
+    edits: [{ file: 'core/floor.ts', find: '!held && !item.waiter.endsByItself)', replace: '!held)' }],
+    foundBy: { file: DEADLOCKS, test: 'is none for a reader inside a lease' },
+  },
+  {
+    name: 'a downgrade that waits for those inside is no wait',
+    edits: [
+      {
+        file: 'core/turn.ts',
+        find: 'writers?.busy ? beginEmptying(writers, currentFrame()) : undefined',
+        replace: 'writers?.busy ? beginEmptying(writers, undefined) : undefined',
+      },
+    ],
+    foundBy: { file: DEADLOCKS, test: 'through a downgrade that waits for those inside is refused' },
+  },
+  {
+    name: 'who waits behind a downgrade is not seen by those before it',
+    edits: [{ file: 'core/floor.ts', find: ' || (this.#next?.waitedFor ?? false)', replace: '' }],
+    foundBy: { file: DEADLOCKS, test: 'through one who waits behind a downgrade is refused' },
+  },
+  {
+    name: 'a downgrade is refused when the writer is none any more',
+    edits: [
+      {
+        file: 'core/turn.ts',
+        find: '    const emptying = writers?.busy ? beginEmptying(writers, currentFrame()) : undefined;\n    writers?.refuseWriters();\n    this.#weight = 1;\n',
+        replace:
+          '    writers?.refuseWriters();\n    this.#weight = 1;\n    this.#state = "closing";\n    const emptying = writers?.busy ? beginEmptying(writers, currentFrame()) : undefined;\n    this.#state = "open";\n',
+      },
+    ],
+    foundBy: { file: DEADLOCKS, test: 'that a downgrade would close is refused to it, and the writer stays one' },
+  },
+  {
+    name: 'the end of a run that waits for those inside is no wait',
+    edits: [{ file: 'locks/run.ts', find: 'turn.closeFor(caller)', replace: 'turn.close()' }],
+    foundBy: { file: DEADLOCKS, test: 'through the end of a run that waits for those inside is refused' },
+  },
+  {
+    name: 'the end of a run waits for those who wait for it',
+    edits: [
+      {
+        file: 'core/turn.ts',
+        find: '    } catch {\n      return RELEASED;',
+        replace: '    } catch {\n      return givenBack;',
+      },
+    ],
+    foundBy: { file: DEADLOCKS, test: 'that the end of a run would close leaves those inside to themselves' },
+  },
+  {
+    name: 'an engine that never answers to connect is never asked again',
+    edits: [
+      { file: 'core/instance.ts', find: '() => this.#forgo(connecting));', replace: '() => void this.#forgo.length);' },
+    ],
+    foundBy: { file: CLOSING, test: 'is asked again, and the one that comes too late is given back' },
+  },
+  {
+    name: 'an engine that answers to connect too late is kept',
+    edits: [
+      {
+        file: 'core/instance.ts',
+        find: 'connecting.then((engine) => engine[Symbol.asyncDispose]())',
+        replace: 'connecting',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'is asked again, and the one that comes too late is given back' },
+  },
+  {
+    name: 'close() inside a lease that was handed over waits for the run around it',
+    edits: [
+      {
+        file: 'core/closing.ts',
+        find: 'for (let turn: Turn | undefined = frame.turn; turn; turn = turn.outer) if (turn.frame) yield turn.frame;',
+        replace: 'yield frame;',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'does not wait for that run, also where only `within` says' },
+  },
+  {
+    name: 'what an engine throws is passed on as it is',
+    edits: [
+      {
+        file: 'core/instance.ts',
+        find: '    try {\n      return await this.#deadlines.race(ask(), () =>',
+        replace: '    const asked = ask();\n    try {\n      return await this.#deadlines.race(asked, () =>',
+      },
+    ],
+    foundBy: { file: CLOSING, test: 'that registers, evictions or listings throw instead of rejecting is one of ours' },
   },
   {
     name: 'a leader campaigns again though its instance closes',
@@ -654,5 +784,38 @@ export const TESTED_BUGS: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: CLOSING, test: 'says that the lock was busy, if the engine has answered after an early trouble' },
+  },
+  {
+    name: 'atLeast counts from the note that was written before the run began',
+    edits: [{ file: 'locks/once.ts', find: 'allSettled([working, note.runs()])', replace: 'allSettled([working])' }],
+    foundBy: { file: ONCE, test: 'two runs never begin less than atLeast apart' },
+  },
+  {
+    name: 'one try of several locks has a time of its own for each',
+    edits: [
+      {
+        file: 'locks/all.ts',
+        find: 'member.take(options, false, task, endsAt)',
+        replace: 'member.take(options, false, task)',
+      },
+    ],
+    foundBy: { file: ALL_LOCKS, test: 'one try of several locks takes no longer than of one: tryAcquire' },
+  },
+  {
+    name: 'an engine that has not answered yet counts as silent, however soon',
+    edits: [{ file: 'core/cohort.ts', find: 'this.#answerMs * USUAL', replace: '0' }],
+    foundBy: { file: UNREACHABLE, test: 'is no engine that can’t be reached, however short a timeout is' },
+  },
+  {
+    name: 'an engine that was quick before never counts as silent',
+    edits: [{ file: 'core/cohort.ts', find: 'this.#answerMs * USUAL', replace: 'Number.POSITIVE_INFINITY' }],
+    foundBy: { file: UNREACHABLE, test: 'any more, when a lock is passed on' },
+  },
+  {
+    name: 'close waits for what it leaves again and again',
+    edits: [
+      { file: 'core/kept-session.ts', find: '    if (this.#closing) return Promise.resolve(true);\n', replace: '' },
+    ],
+    foundBy: { file: END_OF_A_HOLD, test: 'does not wait for what it would have to leave again and again' },
   },
 ];

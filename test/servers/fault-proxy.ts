@@ -46,6 +46,7 @@ export class FaultProxy {
   readonly #links = new Set<Link>();
   readonly #traps = new Set<Trap>();
   #fault: Fault = { mode: 'pass' };
+  #target: number;
 
   static async start(target: number, options: FaultProxyOptions = {}): Promise<FaultProxy> {
     // Half open: a FIN goes through the queue like everything else.
@@ -60,13 +61,19 @@ export class FaultProxy {
     this.port = typeof address === 'object' && address !== null ? address.port : 0;
     this.#listener = listener;
     this.#random = seededRandom(seed);
-    listener.on('connection', (client) => this.#accept(client, target));
+    this.#target = target;
+    listener.on('connection', (client) => this.#accept(client));
   }
 
   /** Holds for connections that are open and for new ones, until it is called again. */
   set(fault: Fault): void {
     this.#fault = fault;
     for (const link of [...this.#links]) this.#apply(link);
+  }
+
+  /** New connections go to another server; those that are open stay where they are. */
+  retarget(target: number): void {
+    this.#target = target;
   }
 
   /** Ends every fault; a loseReplyOf() that has not met its request yet rejects. */
@@ -94,8 +101,8 @@ export class FaultProxy {
     await closed;
   }
 
-  #accept(client: Socket, target: number): void {
-    const link = new Link(client, connect({ port: target, host: LOOPBACK, allowHalfOpen: true, noDelay: true }), {
+  #accept(client: Socket): void {
+    const link = new Link(client, connect({ port: this.#target, host: LOOPBACK, allowHalfOpen: true, noDelay: true }), {
       fault: () => this.#fault,
       delayMs: () => this.#delayMs(),
       trapFor: (request) => this.#trapFor(request),

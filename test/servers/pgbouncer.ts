@@ -6,7 +6,8 @@ import { asNobodyInParticular, sql } from './postgres.js';
 import { provide } from './provide.js';
 import { type Server, startServer } from './server.js';
 
-export async function startPgBouncer(target: number): Promise<Server> {
+/** @param settings more lines of its configuration. */
+export async function startPgBouncer(target: number, settings = ''): Promise<Server> {
   const program = provide('pgbouncer', ['pgbouncer']);
   return startServer({
     name: 'pgbouncer',
@@ -23,6 +24,7 @@ listen_port = ${port}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
+${settings}
 `,
       ),
     ready: async ({ port }) => (await sql(port, 'SELECT 1')).length === 1,

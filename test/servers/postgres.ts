@@ -6,7 +6,7 @@
  */
 import { execFile, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { access, copyFile, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -24,6 +24,8 @@ const PACKAGES = ['postgresql'];
 export interface PostgresOptions extends Pick<ServerOptions, 'choosePort' | 'env'> {
   /** Settings such as `{ fsync: 'on' }`. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Files in PEM, of a server that also speaks TLS. */
+  readonly tls?: { readonly certificate: string; readonly key: string };
 }
 
 export async function startPostgres(options: PostgresOptions = {}): Promise<Server> {
@@ -34,6 +36,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Serv
     full_page_writes: 'off',
     max_connections: '200',
     unix_socket_directories: '',
+    ...(options.tls && { ssl: 'on', ssl_cert_file: 'certificate.pem', ssl_key_file: 'key.pem' }),
     ...options.settings,
   };
   return startServer({
@@ -44,7 +47,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Serv
       ...['-D', data, '-p', `${port}`, '-h', LOOPBACK],
       ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
     ],
-    prepare: (place) => prepare(initdb, place),
+    prepare: (place) => prepare(initdb, place, options.tls),
     ready: answers,
     // The default signal waits until every client has gone by itself.
     stopSignal: 'SIGINT',
@@ -73,12 +76,16 @@ async function answers({ port }: Place): Promise<boolean> {
   return (await sql(port, 'SELECT 1')).length === 1;
 }
 
-async function prepare(initdb: Program, { data }: Place): Promise<void> {
+async function prepare(initdb: Program, { data }: Place, tls: PostgresOptions['tls']): Promise<void> {
   // After a crash its old process may still be a zombie, which PostgreSQL takes for a living one.
   await rm(join(data, 'postmaster.pid'), { force: true });
   if (await exists(join(data, 'PG_VERSION'))) return;
   // Its folder exists already; the dot is what is in it.
   await run('cp', ['-r', `${await template(initdb)}/.`, data]);
+  if (tls) {
+    await copyFile(tls.certificate, join(data, 'certificate.pem'));
+    await copyFile(tls.key, join(data, 'key.pem'));
+  }
   await run('chmod', ['-R', 'u=rwX,go=', data]);
   await giveAway(data);
 }

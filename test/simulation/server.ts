@@ -57,6 +57,7 @@ export class SimServer {
       granted: (id, token) => push((listener) => listener.granted(id, token)),
       lost: (id, loss) => push((listener) => listener.lost(id, loss)),
       ended: (loss) => push((listener) => listener.ended(loss)),
+      hinted: () => push((listener) => listener.hinted()),
     };
   }
 

@@ -161,7 +161,7 @@ describe('the package', () => {
   test('has no way in but its exports', async () => {
     const ended = await runScript(`
       const load = (name) => import(name).then(() => 'open', (error) => error.code);
-      console.log(await load('holdfast/dist/core/keeper.js'), await load('holdfast/core'));
+      console.log(await load('holdfast/dist/core/keeper.js'), await load('holdfast/core/clock'));
     `);
     expectGoodEnd(ended, 'ERR_PACKAGE_PATH_NOT_EXPORTED ERR_PACKAGE_PATH_NOT_EXPORTED');
   });

@@ -2,8 +2,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { EngineSource, Traits } from '../../src/core/engine.js';
 import { ClosedError, ConfigError, UnsupportedError } from '../../src/core/errors.js';
 import { traits as memoryTraits } from '../../src/engines/memory/traits.js';
-import { Holdfast, type HoldfastOptions } from '../../src/holdfast.js';
-import type { Lease } from '../../src/locks/lease.js';
+import { Holdfast, type HoldfastOptions } from '../../src/index.js';
+import type { Lease, WriteLease } from '../../src/locks/lease.js';
 import type { AcquireOptions } from '../../src/locks/lock.js';
 import { ScriptedEngine } from './scripted-engine.js';
 import { settled, VirtualClock } from './virtual-clock.js';
@@ -175,6 +175,21 @@ describe('acquire', () => {
   });
 });
 
+describe('downgrade', () => {
+  test('is for those who hold all of a lock, whatever JavaScript lets them call', async () => {
+    for (const lock of [locks.rwLock('d').read, locks.semaphore('d', 3)]) {
+      const lease = (await lock.acquire()) as WriteLease;
+      expectConfigError(
+        await rejectionOf(() => lease.downgrade()),
+        /^Only the lease of a write lock can be downgraded/,
+      );
+      expect(lease.held).toBe(true);
+      await lease.release();
+      expect((await lock.inspect()).claims).toEqual([]);
+    }
+  });
+});
+
 describe('a function to run', () => {
   test.each([[undefined], ['work'], [{}]])('is missing: %j', async (work) => {
     const bad = wrong(work);
@@ -290,6 +305,59 @@ describe('elections and once', () => {
     const observed = locks.election('e').observe({ signal: wrong('stop') });
     const next = (): Promise<unknown> => observed[Symbol.asyncIterator]().next();
     expectConfigError(await rejectionOf(next), /^signal must be an AbortSignal/);
+  });
+});
+
+test.each([[null], [42], [[]]])('%j in place of options is refused by every call that takes some', async (value) => {
+  const bad = wrong(value);
+  const lock = locks.mutex('m');
+  const both = locks.all([lock]);
+  const election = locks.election('e');
+  for (const call of [
+    async () => new Holdfast('memory:', bad),
+    () => lock.acquire(bad),
+    () => lock.tryAcquire(bad),
+    () => lock.run(bad, () => 1),
+    () => both.acquire(bad),
+    () => both.tryAcquire(bad),
+    () => both.run(bad, () => 1),
+    () => election.campaign(bad),
+    () => election.lead(bad, () => 1),
+    () => election.observe(bad)[Symbol.asyncIterator]().next(),
+    () => locks.once('o', bad, () => 1),
+    async () => locks.inspect(bad),
+    () => locks.ready(bad),
+    () => locks.close(bad),
+  ])
+    expectConfigError(await rejectionOf(call), / takes its options as an object; got /);
+});
+
+describe('two at once', () => {
+  test('one has it and one that tries is told that it is busy, also if the first has let go by then', async () => {
+    await using fresh = new Holdfast('memory:two-at-once');
+    const lock = fresh.mutex('m');
+    for (const first of [() => lock.acquire(), () => lock.tryAcquire()]) {
+      const [held, tried] = [first(), lock.tryAcquire()];
+      await (await held)!.release();
+      expect(await tried).toBeUndefined();
+    }
+  });
+
+  test('who tries to read beside one that begins to wait reads too', async () => {
+    await using fresh = new Holdfast('memory:read-at-once');
+    const { read } = fresh.rwLock('m');
+    const [one, other] = await Promise.all([read.acquire(), read.tryAcquire()]);
+    expect([one.held, other?.held]).toEqual([true, true]);
+  });
+
+  test('who tries beside one that will wait is told that it is busy, and is not in line', async () => {
+    await using fresh = new Holdfast('memory:wait-at-once');
+    await using holder = new Holdfast('memory:wait-at-once');
+    const lease = await holder.mutex('m').acquire();
+    const [waiting, tried] = [fresh.mutex('m').acquire(), fresh.mutex('m').tryAcquire()];
+    expect(await tried).toBeUndefined();
+    await lease.release();
+    expect((await waiting).held).toBe(true);
   });
 });
 

@@ -132,7 +132,7 @@ describe('the check itself', () => {
     ['fence/a.ts', 'engines/redis/b.ts'],
     ['fence/a.ts', 'locks/b.ts'],
     ['cli/a.ts', 'core/b.ts'],
-    ['testing/a.ts', 'engines/memory/b.ts'],
+    ['conformance/a.ts', 'engines/memory/b.ts'],
   ])('finds that %s imports %s', (from, to) => {
     expect(forbidden([importing(from, to)], rows)).toHaveLength(1);
   });

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
 import { ConfigError } from '../../src/core/errors.js';
 import { traits as memoryTraits } from '../../src/engines/memory/traits.js';
-import { Holdfast } from '../../src/holdfast.js';
+import { Holdfast } from '../../src/index.js';
 import { engineFromUrl } from '../../src/schemes.js';
 
 describe('a URL picks the engine', () => {

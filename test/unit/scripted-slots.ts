@@ -1,7 +1,7 @@
 import type { Claim, ClaimRef, LineRef } from '../../src/core/engine.js';
 import type { Loss } from '../../src/core/errors.js';
 import { ALL } from '../../src/core/line.js';
-import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../src/kit/slot-session.js';
+import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../src/kit/slot-store.js';
 import type { VirtualClock } from './virtual-clock.js';
 
 interface Taker {
@@ -16,6 +16,7 @@ interface Taker {
  */
 export class ScriptedSlots implements SlotStore {
   readonly pace: Pace = { firstMs: 100, mostMs: 1_000 };
+  unordered = false;
   /** In the order in which they were sent: 'take a', 'keep a,b', 'drop a', 'watch job'. */
   readonly calls: string[] = [];
   closed = 0;

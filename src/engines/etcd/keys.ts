@@ -9,9 +9,13 @@
  *
  * A lease is written as `etcdctl lock` writes it. Names are percent-encoded, so that none contains a '/': the claims of `a/b`
  * do not stand among those of `a`. With a `key` of the user's own, `<namespace>/lock/<name>` is whatever that says, and
- * one line's keys may lie inside of another's; `isOf` tells them apart.
+ * one line's keys may lie inside of another's.
+ *
+ * Anybody may write here. What has not exactly one of these names is no claim, and is as if it were not there.
  */
 import type { LineRef } from '../../core/engine.js';
+import { ALL } from '../../core/line.js';
+import { decodeName, encodeName } from '../../kit/encoded-name.js';
 
 export type KeyOf = (name: string) => string;
 
@@ -48,19 +52,24 @@ export class Keys {
     return `${this.#root}/${kind}/${begin.isWellFormed() ? encodeName(begin) : ''}`;
   }
 
-  /** The line that a key belongs to, by the layout above; undefined: none. */
+  /** The line that a key stands in, by the layout above; undefined: none. */
   lineOf(key: string): { readonly line: LineRef; readonly capacity: number | undefined } | undefined {
     if (!key.startsWith(`${this.#root}/`)) return undefined;
     const [kind, encoded = '', ...rest] = key.slice(this.#root.length + 1).split('/');
     const name = decodeName(encoded);
     if (name === undefined) return undefined;
     if (kind === 'lock' && rest.length === 1) return { line: { kind, name }, capacity: undefined };
-    if (kind === 'semaphore' && rest.length === 2) return { line: { kind, name }, capacity: Number(rest[0]) };
-    return undefined;
+    const capacity = kind === 'semaphore' ? permitCapacity(rest.join('/')) : undefined;
+    return capacity === undefined ? undefined : { line: { kind: 'semaphore', name }, capacity };
   }
 
   inbox(lease: bigint): string {
     return `${this.#root}/inbox/${hex(lease)}/`;
+  }
+
+  /** Where it is said why a claim is to go. */
+  message(lease: bigint, claimId: string): string {
+    return this.inbox(lease) + encodeName(claimId);
   }
 
   register(name: string): string {
@@ -75,13 +84,20 @@ export function claimSuffix(lease: bigint, claimId: string): string {
 
 /** The claim id in the last part of a key; undefined: not a claim of ours. */
 export function claimIdIn(suffix: string): string | undefined {
-  const encoded = /^[0-9a-f]+-(.+)$/.exec(suffix)?.[1];
+  const encoded = /^[0-9a-f]{1,16}-(.+)$/.exec(suffix)?.[1];
   return encoded === undefined ? undefined : decodeName(encoded);
 }
 
-/** Whether a key is a claim in this line, and not one in a line whose name goes on where this one's ends. */
-export function isOf(prefix: string, key: string): boolean {
-  return key.startsWith(prefix) && !key.includes('/', prefix.length);
+/** The last part of a key that is the lease itself, as `etcdctl lock` and Go's concurrency.Mutex name their claims. */
+export function isLeaseAlone(suffix: string, lease: bigint): boolean {
+  return lease !== 0n && suffix === hex(lease);
+}
+
+/** The capacity in what follows a semaphore's name; undefined: not a claim of ours. */
+export function permitCapacity(rest: string): number | undefined {
+  const [, digits, suffix = ''] = /^([1-9]\d{0,9})\/(.+)$/.exec(rest) ?? [];
+  const capacity = Number(digits);
+  return capacity <= ALL && claimIdIn(suffix) !== undefined ? capacity : undefined;
 }
 
 /** All keys that begin like this. */
@@ -91,22 +107,6 @@ export function under(prefix: string): KeyRange {
   // Every prefix of ours ends with '/' or text: its last byte is never the highest.
   to[to.length - 1]! += 1;
   return { from, to };
-}
-
-/** Percent-encodes everything but letters, digits and `. _ : -`. */
-function encodeName(name: string): string {
-  return encodeURIComponent(name)
-    .replaceAll('%3A', ':')
-    .replace(/[!~*'()]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
-}
-
-/** Undefined: nothing that we have encoded. Under our prefixes anybody may write. */
-function decodeName(encoded: string): string | undefined {
-  try {
-    return decodeURIComponent(encoded);
-  } catch {
-    return undefined;
-  }
 }
 
 function hex(lease: bigint): string {

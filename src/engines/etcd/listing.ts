@@ -1,15 +1,20 @@
 /** Looks at lines without touching them, page by page, all as they were at one revision. */
 import type { EngineClaim, EngineLine, LineKind, LineQuery, LineRef } from '../../core/engine.js';
-import { UnsupportedError } from '../../core/errors.js';
+import { EngineError, UnsupportedError } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
 import type { EtcdClient } from './client/client.js';
 import { ORDER, SORT } from './client/messages.js';
 import { explained } from './errors.js';
-import { claimIdIn, isOf, type Keys, under } from './keys.js';
+import { EtcdError, STATUS } from './client/status.js';
+import { claimIdIn, isLeaseAlone, type Keys, under } from './keys.js';
 import { heldCount, readAll, type Standing, written } from './protocol.js';
 
 const PAGE = 500;
+/** As many keys as surely fit an answer, whatever somebody else has written there. */
+const LEAST_PAGE = 2;
 const CALL_MS = 5_000;
+/** All claims of a line are kept until the last of them was read. */
+const LONGEST_LINE = 100_000;
 
 /** What is listed of a claim, and where it stands. */
 interface Listed {
@@ -30,7 +35,10 @@ export async function* listLines(client: EtcdClient, keys: Keys, query: LineQuer
         yield viewed(line);
         line = [];
       }
-      line.push(listed);
+      if (line.push(listed) > LONGEST_LINE)
+        throw new EngineError(`etcd: a line of more than ${LONGEST_LINE} claims can't be listed.`, {
+          retryable: false,
+        });
     }
     if (line.length > 0) yield viewed(line);
   }
@@ -41,10 +49,19 @@ async function* named(client: EtcdClient, keys: Keys, kind: LineKind, name: stri
   const line = { kind, name };
   const prefix = kind === 'lock' ? keys.line(line, ALL) : keys.semaphores(name);
   for await (const standing of standingsUnder(client, prefix)) {
-    if (kind === 'lock' && !isOf(prefix, standing.key)) continue;
-    const capacity = kind === 'lock' ? ALL : Number(standing.key.slice(prefix.length).split('/')[0]);
-    yield { line, capacity, standing };
+    const capacity = kind === 'semaphore' ? keys.lineOf(standing.key)?.capacity : ALL;
+    if (capacity !== undefined && isClaim(standing, kind, prefix)) yield { line, capacity, standing };
   }
+}
+
+/** And not whatever else lies among claims. */
+function isClaim({ key, kv }: Standing, kind: LineKind, prefix?: string): boolean {
+  const suffix = kind === 'lock' && prefix !== undefined ? key.slice(prefix.length) : lastPart(key);
+  return claimIdIn(suffix) !== undefined || (kind === 'lock' && isLeaseAlone(suffix, kv.lease));
+}
+
+function lastPart(key: string): string {
+  return key.slice(key.lastIndexOf('/') + 1);
 }
 
 async function* withPrefix(client: EtcdClient, keys: Keys, kind: LineKind, begin: string): AsyncIterable<Listed> {
@@ -54,24 +71,45 @@ async function* withPrefix(client: EtcdClient, keys: Keys, kind: LineKind, begin
     );
   for await (const standing of standingsUnder(client, keys.lines(kind, begin))) {
     const found = keys.lineOf(standing.key);
-    if (found?.line.name.startsWith(begin)) yield { line: found.line, capacity: found.capacity ?? ALL, standing };
+    if (found?.line.name.startsWith(begin) && isClaim(standing, kind))
+      yield { line: found.line, capacity: found.capacity ?? ALL, standing };
   }
 }
 
 /** By key, so claims of one line come together. */
 async function* standingsUnder(client: EtcdClient, prefix: string): AsyncIterable<Standing> {
   const { from, to } = under(prefix);
+  const order = { sortTarget: SORT.key, sortOrder: ORDER.ascending };
   let key = from;
   let revision = 0n;
+  let limit = PAGE;
   for (;;) {
-    const page = { key, rangeEnd: to, limit: BigInt(PAGE), revision, sortTarget: SORT.key, sortOrder: ORDER.ascending };
-    const { header, kvs, more } = await explained(client.range(page, { withinMs: CALL_MS }));
-    yield* readAll(kvs);
-    const last = kvs.at(-1);
-    if (!more || !last) return;
-    revision ||= header!.revision;
+    const reading = client.range(
+      { key, rangeEnd: to, limit: BigInt(limit), revision, ...order },
+      { withinMs: CALL_MS },
+    );
+    const page = await explained(limit > LEAST_PAGE ? unlessTooLarge(reading) : reading);
+    if (!page) {
+      limit = LEAST_PAGE;
+      continue;
+    }
+    limit = Math.min(PAGE, 4 * limit);
+    yield* readAll(page.kvs);
+    const last = page.kvs.at(-1);
+    if (!page.more || !last) return;
+    if (Buffer.compare(last.key, key) < 0) throw new EngineError('etcd listed keys that it was not asked for.');
+    revision ||= page.header.revision;
     // The next key there can be.
     key = Buffer.concat([last.key, Buffer.of(0)]);
+  }
+}
+
+async function unlessTooLarge<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof EtcdError && error.status === STATUS.resourceExhausted) return undefined;
+    throw error;
   }
 }
 
@@ -85,7 +123,7 @@ function viewed(claims: readonly Listed[]): EngineLine {
 }
 
 function viewedClaim({ key, kv, weight }: Standing, held: boolean): EngineClaim {
-  const suffix = key.slice(key.lastIndexOf('/') + 1);
+  const suffix = lastPart(key);
   const says = written(kv.value);
   return {
     id: claimIdIn(suffix) ?? suffix,
@@ -106,6 +144,6 @@ export async function findClaim(
 ): Promise<Standing | undefined> {
   for (const kind of ['lock', 'semaphore'] as const)
     for await (const { standing } of named(client, keys, kind, name))
-      if (claimIdIn(standing.key.slice(standing.key.lastIndexOf('/') + 1)) === claimId) return standing;
+      if (claimIdIn(lastPart(standing.key)) === claimId) return standing;
   return undefined;
 }

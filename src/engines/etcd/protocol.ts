@@ -20,18 +20,23 @@
  * guarded by the create revision.
  *
  * `etcdctl lock` and Go's concurrency.Mutex make the key <prefix>/<lease> with an empty value, and hold if it has the lowest
- * create revision under that prefix. We take a key that is not ours for a writer; they take every key of ours for one.
+ * create revision under that prefix. We take such a key for a writer; they take every key of ours for one. Any other key
+ * that lies among claims is passed over. A key with a claim's name counts whatever its value says: who overwrote it may not
+ * have told its holder.
  *
  * What can go wrong: a restored backup takes revisions back, and with them tokens (docs/engines/etcd.md).
  */
 import type { Claim } from '../../core/engine.js';
 import { ALL, holders } from '../../core/line.js';
+import { performance } from '../../core/real-time.js';
+import type { Entered, Footing, Found } from '../../kit/ephemeral-session.js';
+import { foreignFields } from '../../kit/foreign-json.js';
 import type { Calling, EtcdClient } from './client/client.js';
 import { IS, type KeyValue, ORDER, type RangeRequest, SORT, TARGET, type TxnRequest } from './client/messages.js';
 import { EtcdError, STATUS } from './client/status.js';
 import type { WatchTarget } from './client/watches.js';
 import type { Sent } from './client/wire.js';
-import { isOf, type KeyRange, under } from './keys.js';
+import { claimIdIn, isLeaseAlone, type KeyRange, permitCapacity, under } from './keys.js';
 
 /** A claim as it stands in a line. */
 export interface Standing {
@@ -44,6 +49,8 @@ export interface Standing {
 export interface Spot {
   readonly claim: Claim;
   readonly lease: bigint;
+  /** When it was first asked for, by our clock. */
+  readonly since: number;
   readonly key: string;
   /** What the keys of its line begin with. */
   readonly prefix: string;
@@ -51,17 +58,14 @@ export interface Spot {
   readonly anyCapacity?: string | undefined;
 }
 
-export type Found =
-  | { readonly state: 'held'; readonly revision: bigint }
-  | { readonly state: 'waiting'; readonly revision: bigint; readonly obstacle: WatchTarget }
-  /** It does not stand in line. */
-  | { readonly state: 'absent' };
+/** A claim's key. Its create revision is the token. */
+export interface KeyFooting extends Footing {
+  readonly key: string;
+  readonly since: number;
+}
 
-export type Entered =
-  | Exclude<Found, { readonly state: 'absent' }>
-  | { readonly state: 'refused' }
-  | { readonly state: 'mismatch'; readonly capacity: number }
-  | { readonly state: 'gone' };
+export type KeyFound = Found<KeyFooting, WatchTarget>;
+export type KeyEntered = Entered<KeyFooting, WatchTarget>;
 
 type Ops = NonNullable<Sent<typeof TxnRequest>['success']>;
 type Compare = NonNullable<Sent<typeof TxnRequest>['compare']>[number];
@@ -81,9 +85,9 @@ export class Lines {
     this.#calling = calling;
   }
 
-  async enter(spot: Spot, value: string): Promise<Entered> {
+  async enter(spot: Spot): Promise<KeyEntered> {
     try {
-      return await (spot.claim.wait ? this.#join(spot, value) : this.#tryToHold(spot, value));
+      return await (spot.claim.wait ? this.#join(spot) : this.#tryToHold(spot));
     } catch (error) {
       // The put names a lease that is not there any more.
       if (error instanceof EtcdError && error.status === STATUS.notFound) return { state: 'gone' };
@@ -92,23 +96,24 @@ export class Lines {
   }
 
   /** Where a claim of ours stands now, by its own key and those before it. */
-  async look(spot: Spot, revision: bigint): Promise<Found> {
+  async look(spot: Spot, revision: bigint): Promise<KeyFound> {
     const { prefix, claim } = spot;
-    if (isSemaphore(claim)) {
-      return this.#own(spot, place(spot, revision, await this.permits(prefix, claim.capacity)));
-    }
+    if (isSemaphore(claim)) return this.#own(spot, place(spot, revision, await this.permits(spot)));
     if (isExclusive(claim)) {
       const newest = await this.#read({ ...newestTwo(prefix), maxCreateRevision: revision });
       const found = lastPlace(spot, revision, newest);
       if (found) return found;
     }
     const line = await this.#read({ ...inOrder(prefix), maxCreateRevision: revision });
-    return place(spot, revision, onlyOf(prefix, line));
+    return place(spot, revision, onlyOf(spot, line));
   }
 
   /** As much of a semaphore's line as can hold. */
-  async permits(prefix: string, capacity: number): Promise<Line> {
-    return this.#read({ ...inOrder(prefix), limit: BigInt(capacity) });
+  async permits(spot: Spot): Promise<Line> {
+    const front = await this.#read(inOrder(spot.prefix, spot.claim));
+    const line = onlyOf(spot, front);
+    // What is no claim has taken the place of some that are.
+    return isSame(line, front) ? line : onlyOf(spot, await this.#read(inOrder(spot.prefix)));
   }
 
   /** False: it did not stand there. */
@@ -132,83 +137,105 @@ export class Lines {
     }
   }
 
-  async rewrite({ key, lease }: Spot, revision: bigint, value: string): Promise<void> {
-    const name = Buffer.from(key);
-    const stands = { target: TARGET.create, result: IS.equal, key: name, createRevision: revision };
-    await this.#txn([stands], [{ put: { key: name, value: Buffer.from(value), lease } }], []);
+  async rewrite(spot: Spot, revision: bigint): Promise<void> {
+    const stands = { target: TARGET.create, result: IS.equal, key: Buffer.from(spot.key), createRevision: revision };
+    await this.#txn([stands], [put(spot)], []);
   }
 
   // --- entering -------------------------------------------------------------------------------------------------
 
-  async #join(spot: Spot, value: string): Promise<Entered> {
+  async #join(spot: Spot): Promise<KeyEntered> {
     const { claim, prefix, key } = spot;
-    const { header, succeeded, responses } = await this.#txn(
-      [isAbsent(key), ...sameCapacity(spot)],
-      [put(spot, value), { range: isExclusive(claim) ? newestTwo(prefix) : inOrder(prefix, claim) }],
-      [{ range: { key: Buffer.from(key) } }, ...capacityOf(spot)],
-    );
-    if (!succeeded) return this.#alreadyThere(spot, responses[0]?.range?.kvs[0], responses[1]?.range?.kvs[0]);
-    const revision = header!.revision;
-    const line = { standings: readAll(responses[1]?.range?.kvs ?? []), at: revision };
-    const found = isExclusive(claim) ? lastPlace(spot, revision, line) : place(spot, revision, onlyOf(prefix, line));
-    return standingOrGone(found ?? (await this.look(spot, revision)));
-  }
-
-  async #tryToHold(spot: Spot, value: string): Promise<Entered> {
-    return isExclusive(spot.claim) ? this.#takeEmpty(spot, value) : this.#takeRoom(spot, value);
-  }
-
-  /** Exclusive use: if there is nobody. */
-  async #takeEmpty(spot: Spot, value: string): Promise<Entered> {
-    const { prefix, key } = spot;
-    const { header, succeeded, responses } = await this.#txn(
-      [isEmpty(under(prefix))],
-      [put(spot, value)],
-      [{ range: { key: Buffer.from(key) } }, { range: { ...inOrder(prefix), limit: 1n } }],
-    );
-    if (succeeded) return { state: 'held', revision: header!.revision };
-    const own = responses[0]?.range?.kvs[0];
-    if (own) return this.#alreadyThere(spot, own);
-    const first = responses[1]?.range?.kvs[0];
-    // Only with keys of the user's own: another line's claim, whose name begins like this one's.
-    return first && !isOf(prefix, text(first.key)) ? this.#takeRoom(spot, value) : { state: 'refused' };
-  }
-
-  /** If there is room: read the line, and enter if nobody has entered since. */
-  async #takeRoom(spot: Spot, value: string): Promise<Entered> {
-    const { claim, prefix, key, anyCapacity = prefix } = spot;
-    for (;;) {
-      const all = await this.#read(inOrder(anyCapacity));
-      const own = all.standings.find((standing) => standing.key === key);
-      if (own) return this.#alreadyThere(spot, own.kv);
-      const { standings } = onlyOf(prefix, all);
-      const other = isSemaphore(claim) && all.standings.find((standing) => !standing.key.startsWith(prefix));
-      if (other) return { state: 'mismatch', capacity: capacityIn(anyCapacity, other.key) };
-      const weights = [...standings.map(({ weight }) => weight), claim.weight];
-      if (holders(weights, claim.capacity) < weights.length) return { state: 'refused' };
-      const { from, to } = under(anyCapacity);
-      const unchanged = { target: TARGET.mod, result: IS.less, key: from, rangeEnd: to, modRevision: all.at + 1n };
-      const { succeeded, header } = await this.#txn([unchanged], [put(spot, value)], []);
-      if (succeeded) return { state: 'held', revision: header!.revision };
+    let alone = isEmptyBeside(spot);
+    for (const isLate = this.#deadline(); ;) {
+      const { header, succeeded, responses } = await this.#txn(
+        [isAbsent(key), ...alone],
+        [put(spot), { range: isExclusive(claim) ? newestTwo(prefix) : inOrder(prefix, claim) }],
+        [{ range: { key: Buffer.from(key) } }],
+      );
+      const read = responses.at(-1)?.range?.kvs ?? [];
+      if (succeeded) return this.#joined(spot, { standings: readAll(read), at: header.revision });
+      if (read[0]) return this.#alreadyThere(spot, read[0]);
+      if (isLate()) throw overtaken();
+      // A semaphore beside which something lies: others use it with another capacity, or that is no claim.
+      const beside = await this.#read({ ...inOrder(spot.anyCapacity ?? prefix), keysOnly: true });
+      const capacity = otherCapacity(spot, beside);
+      if (capacity !== undefined) return { state: 'mismatch', capacity };
+      alone = isUnchangedBeside(spot, beside.at);
     }
   }
 
-  /** The same enter again, or a semaphore that others use with another capacity. */
-  async #alreadyThere(spot: Spot, own: KeyValue | undefined, other?: KeyValue): Promise<Entered> {
-    if (!own) return { state: 'mismatch', capacity: capacityIn(spot.anyCapacity ?? '', other ? text(other.key) : '') };
+  async #joined(spot: Spot, read: Line): Promise<KeyEntered> {
+    const line = onlyOf(spot, read);
+    // A part of a line from which something was taken out may be too little to tell.
+    const found = isExclusive(spot.claim)
+      ? lastPlace(spot, read.at, read)
+      : isSame(line, read)
+        ? place(spot, read.at, line)
+        : undefined;
+    return standingOrGone(found ?? (await this.look(spot, read.at)));
+  }
+
+  async #tryToHold(spot: Spot): Promise<KeyEntered> {
+    return isExclusive(spot.claim) ? this.#takeEmpty(spot) : this.#takeRoom(spot);
+  }
+
+  /** Exclusive use: if there is nobody. */
+  async #takeEmpty(spot: Spot): Promise<KeyEntered> {
+    const { prefix, key } = spot;
+    const { header, succeeded, responses } = await this.#txn(
+      [isEmpty(under(prefix))],
+      [put(spot)],
+      [{ range: { key: Buffer.from(key) } }, { range: { ...inOrder(prefix), limit: 1n } }],
+    );
+    if (succeeded) return { state: 'held', footing: footingOf(spot, header.revision) };
+    const own = responses[0]?.range?.kvs[0];
+    if (own) return this.#alreadyThere(spot, own);
+    const [first] = readAll(responses[1]?.range?.kvs ?? []);
+    // No claim; or, with keys of the user's own, one of another line, whose name begins like this one's.
+    return first && !standsIn(spot, first) ? this.#takeRoom(spot) : { state: 'refused' };
+  }
+
+  /** If there is room: read the line, and enter if nobody has entered since. */
+  async #takeRoom(spot: Spot): Promise<KeyEntered> {
+    const { claim, prefix, key, anyCapacity = prefix } = spot;
+    for (const isLate = this.#deadline(); ;) {
+      const all = await this.#read(inOrder(anyCapacity));
+      const own = all.standings.find((standing) => standing.key === key);
+      if (own) return this.#alreadyThere(spot, own.kv);
+      const { standings } = onlyOf(spot, all);
+      const capacity = otherCapacity(spot, all);
+      if (capacity !== undefined) return { state: 'mismatch', capacity };
+      const weights = [...standings.map(({ weight }) => weight), claim.weight];
+      if (holders(weights, claim.capacity) < weights.length) return { state: 'refused' };
+      const unchanged = isUnchanged(under(anyCapacity), all.at);
+      const { succeeded, header } = await this.#txn([unchanged], [put(spot)], []);
+      if (succeeded) return { state: 'held', footing: footingOf(spot, header.revision) };
+      if (isLate()) throw overtaken();
+    }
+  }
+
+  /** The same enter again. */
+  async #alreadyThere(spot: Spot, own: KeyValue): Promise<KeyEntered> {
     return standingOrGone(await this.look(spot, own.createRevision));
   }
 
+  /** Whoever asked has given up by then: nobody must go on for ever because others are always quicker. */
+  #deadline(): () => boolean {
+    const endsAt = performance.now() + this.#calling.withinMs;
+    return () => performance.now() > endsAt;
+  }
+
   /** A permit beyond those that can hold was not read with them: it waits if it is there at all. */
-  async #own({ key }: Spot, found: Found): Promise<Found> {
+  async #own({ key }: Spot, found: KeyFound): Promise<KeyFound> {
     if (found.state !== 'waiting') return found;
     const { kvs } = await this.#client.range({ key: Buffer.from(key) }, this.#calling);
-    return kvs[0]?.createRevision === found.revision ? found : { state: 'absent' };
+    return kvs[0]?.createRevision === found.footing.token ? found : { state: 'absent' };
   }
 
   async #read(request: Sent<typeof RangeRequest>): Promise<Line> {
     const { header, kvs } = await this.#client.range(request, this.#calling);
-    return { standings: readAll(kvs), at: header!.revision };
+    return { standings: readAll(kvs), at: header.revision };
   }
 
   #txn(compare: readonly Compare[], success: Ops, failure: Ops, repeatable = true): ReturnType<EtcdClient['txn']> {
@@ -219,34 +246,40 @@ export class Lines {
 // --- what a line says ---------------------------------------------------------------------------------------------
 
 /** It was there a moment ago, and nothing but the end of its lease takes a claim away that nobody left. */
-function standingOrGone(found: Found): Entered {
+function standingOrGone(found: KeyFound): KeyEntered {
   return found.state === 'absent' ? { state: 'gone' } : found;
 }
 
+function footingOf({ key, since }: Spot, revision: bigint): KeyFooting {
+  return { key, since, token: revision };
+}
+
 /** By the one rule. */
-function place(spot: Spot, revision: bigint, { standings, at }: Line): Found {
+function place(spot: Spot, revision: bigint, { standings, at }: Line): KeyFound {
   const { claim, key, prefix } = spot;
+  const footing = footingOf(spot, revision);
   const index = standings.findIndex((standing) => standing.key === key && standing.kv.createRevision === revision);
   if (isSemaphore(claim)) {
     const held = index !== -1 && index < heldCount(standings, claim.capacity);
-    return held ? { state: 'held', revision } : { state: 'waiting', revision, obstacle: permitsWatch(prefix, at) };
+    return held ? { state: 'held', footing } : { state: 'waiting', footing, obstacle: permitsWatch(prefix, at) };
   }
   if (index === -1) return { state: 'absent' };
   const before = standings.slice(0, index);
   const blocker = isExclusive(claim) ? before.at(-1) : before.findLast(({ weight }) => weight >= claim.capacity);
-  return blocker ? behind(blocker, revision, at, isExclusive(claim)) : { state: 'held', revision };
+  return blocker ? behind(blocker, footing, at, isExclusive(claim)) : { state: 'held', footing };
 }
 
 /** The place of an exclusive claim at the end of what was read; undefined: more must be read to tell. */
-function lastPlace({ key, prefix }: Spot, revision: bigint, { standings, at }: Line): Found | undefined {
+function lastPlace(spot: Spot, revision: bigint, { standings, at }: Line): KeyFound | undefined {
+  const footing = footingOf(spot, revision);
   const [own, before] = standings;
-  if (own?.key !== key || own.kv.createRevision !== revision) return undefined;
-  if (!before) return { state: 'held', revision };
-  return isOf(prefix, before.key) ? behind(before, revision, at, true) : undefined;
+  if (own?.key !== spot.key || own.kv.createRevision !== revision) return undefined;
+  if (!before) return { state: 'held', footing };
+  return standsIn(spot, before) ? behind(before, footing, at, true) : undefined;
 }
 
-function behind({ kv }: Standing, revision: bigint, at: bigint, deletionsOnly: boolean): Found {
-  return { state: 'waiting', revision, obstacle: { key: kv.key, from: at + 1n, deletionsOnly } };
+function behind({ kv }: Standing, footing: KeyFooting, at: bigint, deletionsOnly: boolean): KeyFound {
+  return { state: 'waiting', footing, obstacle: { key: kv.key, from: at + 1n, deletionsOnly } };
 }
 
 /** Whoever leaves a semaphore after this revision. */
@@ -276,8 +309,33 @@ export function readAll(kvs: readonly KeyValue[]): Standing[] {
   return kvs.map((kv) => ({ key: text(kv.key), kv, weight: weightIn(kv.value) }));
 }
 
-function onlyOf(prefix: string, { standings, at }: Line): Line {
-  return { standings: standings.filter(({ key }) => isOf(prefix, key)), at };
+type Own = Pick<Spot, 'claim' | 'prefix'>;
+
+function onlyOf(spot: Own, { standings, at }: Line): Line {
+  return { standings: standings.filter((standing) => standsIn(spot, standing)), at };
+}
+
+function isSame(line: Line, other: Line): boolean {
+  return line.standings.length === other.standings.length;
+}
+
+/** Whether it is a claim in this line, and nothing else that lies there. */
+function standsIn({ claim, prefix }: Own, { key, kv }: Standing): boolean {
+  if (!key.startsWith(prefix)) return false;
+  const suffix = key.slice(prefix.length);
+  return claimIdIn(suffix) !== undefined || (!isSemaphore(claim) && isLeaseAlone(suffix, kv.lease));
+}
+
+/** The capacity that others use this semaphore with. */
+function otherCapacity({ claim, anyCapacity }: Spot, { standings }: Line): number | undefined {
+  if (anyCapacity === undefined) return undefined;
+  return standings
+    .map(({ key }) => permitCapacity(key.slice(anyCapacity.length)))
+    .find((capacity) => capacity !== undefined && capacity !== claim.capacity);
+}
+
+function overtaken(): EtcdError {
+  return new EtcdError(STATUS.unavailable, 'others were quicker, again and again', true);
 }
 
 /** What a claim's value says. */
@@ -290,15 +348,10 @@ export interface Written {
 
 /** Undefined: not written by us. */
 export function written(value: Uint8Array): Written | undefined {
-  try {
-    const { weight, note, since, name } = JSON.parse(text(value)) as Record<keyof Written, unknown>;
-    const sound = typeof note === 'string' && typeof since === 'number' && typeof name === 'string';
-    if (sound && Number.isInteger(weight) && (weight as number) > 0)
-      return { weight: weight as number, note, since, name };
-  } catch {
-    // Another program's.
-  }
-  return undefined;
+  const { weight, note, since, name } = foreignFields(text(value));
+  const sound = typeof note === 'string' && typeof since === 'number' && typeof name === 'string';
+  if (!sound || !Number.isInteger(weight) || (weight as number) <= 0) return undefined;
+  return { weight: weight as number, note, since, name };
 }
 
 /** Whatever is not ours excludes everybody. */
@@ -312,8 +365,9 @@ export function text(bytes: Uint8Array): string {
 
 // --- requests -----------------------------------------------------------------------------------------------------
 
-function put({ key, lease }: Spot, value: string): Ops[number] {
-  return { put: { key: Buffer.from(key), value: Buffer.from(value), lease } };
+function put({ claim, key, lease, since }: Spot): Ops[number] {
+  const value: Written = { weight: claim.weight, note: claim.note, since, name: claim.line.name };
+  return { put: { key: Buffer.from(key), value: Buffer.from(JSON.stringify(value)), lease } };
 }
 
 function isAbsent(key: string): Compare {
@@ -325,20 +379,26 @@ function isEmpty({ from, to }: KeyRange): Compare {
 }
 
 /** No claim of another capacity: those stand before and behind our own part of the semaphore's keys. */
-function sameCapacity({ anyCapacity, prefix }: Spot): readonly Compare[] {
+function isEmptyBeside(spot: Spot): readonly Compare[] {
+  return beside(spot).map(isEmpty);
+}
+
+/** Nothing has come there since it was looked at. */
+function isUnchangedBeside(spot: Spot, at: bigint): readonly Compare[] {
+  return beside(spot).map((range) => isUnchanged(range, at));
+}
+
+function beside({ anyCapacity, prefix }: Spot): readonly KeyRange[] {
   if (anyCapacity === undefined) return [];
   const [all, ours] = [under(anyCapacity), under(prefix)];
-  return [isEmpty({ from: all.from, to: ours.from }), isEmpty({ from: ours.to, to: all.to })];
+  return [
+    { from: all.from, to: ours.from },
+    { from: ours.to, to: all.to },
+  ];
 }
 
-function capacityOf({ anyCapacity }: Spot): Ops {
-  if (anyCapacity === undefined) return [];
-  const { from, to } = under(anyCapacity);
-  return [{ range: { key: from, rangeEnd: to, limit: 1n, keysOnly: true } }];
-}
-
-function capacityIn(anyCapacity: string, key: string): number {
-  return Number(key.slice(anyCapacity.length).split('/')[0]);
+function isUnchanged({ from, to }: KeyRange, at: bigint): Compare {
+  return { target: TARGET.mod, result: IS.less, key: from, rangeEnd: to, modRevision: at + 1n };
 }
 
 /** The claim that entered last and the one before it. Whoever that is, an exclusive claim waits for it: no values. */

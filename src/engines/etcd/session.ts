@@ -1,5 +1,5 @@
 /**
- * A session: a lease, and the claims under it. What etcd has is the truth; what is kept here only saves questions.
+ * A session: a lease, and the keys under it. What all such sessions have in common is kit/ephemeral-session.ts.
  *
  * A beat asks three things at once:
  * - keep the lease alive. A ttl of 0 in the answer is the loss of everything; it is no error to etcd.
@@ -9,43 +9,27 @@
  *   a read through in its old term. Where the two answers are of different terms, the beat counts for nothing.
  */
 import type { Clock } from '../../core/clock.js';
-import type {
-  Claim,
-  ClaimRef,
-  IndexedClaim,
-  LineRef,
-  OpenOptions,
-  Place,
-  Pulse,
-  Roster,
-  Session,
-  SessionListener,
-} from '../../core/engine.js';
-import { agrees, type StandingClaim } from '../../kit/roster.js';
+import type { Claim, LineRef, OpenOptions, Session, SessionListener } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
+import { decodeName } from '../../kit/encoded-name.js';
+import { foreignReason } from '../../kit/foreign-json.js';
+import {
+  EphemeralSession,
+  type EphemeralPort,
+  type KnownClaim,
+  type Listing,
+  type WaitingClaim,
+} from '../../kit/ephemeral-session.js';
+import type { Crowd, ObstacleWatch } from '../../kit/waiting-room.js';
 import type { Calling, EtcdClient } from './client/client.js';
+import { MOST, type Most } from './client/frames.js';
+import type { KeyValue } from './client/messages.js';
 import { EtcdError, STATUS } from './client/status.js';
-import type { Watch } from './client/watches.js';
+import type { Watch, WatchTarget } from './client/watches.js';
 import { explained } from './errors.js';
 import { claimIdIn, claimSuffix, type Keys, under } from './keys.js';
-import { type Entered, Lines, type Spot, text, type Written, written } from './protocol.js';
-import { type EtcdWaiter, waitingRoom } from './watches.js';
-
-interface Entry {
-  readonly ref: ClaimRef;
-  readonly serial: number;
-  /** Absent for an orphan that a beat found: an enter that ran after its leave. */
-  readonly spot: Spot | undefined;
-  readonly key: string;
-  /** When it entered, by our clock. */
-  readonly since: number;
-  state: 'entering' | 'waiting' | 'held';
-  /** Enters without an answer: they may still put its key there, whatever we know. */
-  entering: number;
-  revision: bigint | undefined;
-  stopWaiting: (() => void) | undefined;
-  evicted: boolean;
-}
+import { type KeyEntered, type KeyFooting, type KeyFound, Lines, type Spot, text, written } from './protocol.js';
+import { Permits } from './watches.js';
 
 interface SessionSetup {
   readonly client: EtcdClient;
@@ -57,291 +41,262 @@ interface SessionSetup {
 /** The core repeats whatever fails, and tells users why it did: it should hear of that soon. */
 const ROUNDS = 2;
 
+/** How many letters are looked for with each beat; and if others have written some with names that are too long for that. */
+const LETTERS_AT_ONCE = 1_000n;
+const FEWEST_LETTERS = 2n;
+
+/** How many keys that nobody needs are deleted at a time. The next beat finds the others. */
+const DISCARDED_AT_ONCE = 16;
+
 /** As many reads as etcd takes in one transaction by default, less a few. */
 const READS_AT_ONCE = 100;
 
-export async function openSession(setup: SessionSetup, { ttlMs }: OpenOptions): Promise<EtcdSession> {
-  const { client, keys } = setup;
-  const calling = { withinMs: ttlMs / 3, rounds: ROUNDS, repeatable: true };
-  const { id: lease, ttl } = await client.leaseGrant(BigInt(Math.ceil(ttlMs / 1_000)), calling);
+export async function openSession(setup: SessionSetup, { ttlMs: askedMs }: OpenOptions): Promise<Session> {
+  const { client, keys, clock, listener } = setup;
+  const calling = { withinMs: askedMs / 3, rounds: ROUNDS, repeatable: true };
+  const { id: lease, ttl } = await client.leaseGrant(BigInt(Math.ceil(askedMs / 1_000)), calling);
   const inbox = { key: Buffer.from(keys.inbox(lease)), lease };
   const { header } = await client.txn({ success: [{ put: inbox }] }, calling);
-  return new EtcdSession(setup, lease, Number(ttl) * 1_000, header!.revision);
+  // Members have a minimum, and may say anything: what was asked for is enough.
+  const ttlMs = Math.min(askedMs, Number(ttl) * 1_000);
+  const port = new LeasedKeys({ ...setup, lease, ttlMs });
+  const session = new EphemeralSession({ ttlMs, clock, listener, port });
+  port.listen(header.revision + 1n, {
+    has: (claimId) => session.has(claimId),
+    evicted: (claimId, reason) => session.evicted(claimId, reason),
+    // Our own clock or the next beat would tell, too, but later.
+    revoked: () => listener.ended({ reason: 'session' }),
+  });
+  return session;
 }
 
-export class EtcdSession implements Session {
+interface LeaseSetup extends SessionSetup {
+  readonly lease: bigint;
   readonly ttlMs: number;
-  readonly #setup: SessionSetup;
-  readonly #lease: bigint;
+}
+
+interface News {
+  has(claimId: string): boolean;
+  /** False: there is no such claim any more. */
+  evicted(claimId: string, reason: string): boolean;
+  revoked(): void;
+}
+
+/** The keys under one lease. */
+class LeasedKeys implements EphemeralPort<KeyFooting, WatchTarget> {
+  readonly #setup: LeaseSetup;
   readonly #lines: Lines;
-  readonly #waitingRoom: ReturnType<typeof waitingRoom>;
-  readonly #entries = new Map<string, Entry>();
-  /** The same, by key. */
-  readonly #byKey = new Map<string, Entry>();
   readonly #calling: Calling;
+  readonly #inboxPrefix: string;
+  /** Claims of ours that a message in the inbox is about. It goes with the claim. */
+  readonly #evicted = new Set<string>();
+  #discarding = 0;
+  #news: News | undefined;
+  /** Undefined: history was compacted meanwhile. */
   #inbox: Watch | undefined;
-  #closed = false;
 
-  constructor(setup: SessionSetup, lease: bigint, ttlMs: number, openedAt: bigint) {
-    const { client, clock } = setup;
+  constructor(setup: LeaseSetup) {
     this.#setup = setup;
-    this.#lease = lease;
-    this.ttlMs = ttlMs;
     // As long as the core itself waits for an answer.
-    this.#calling = { withinMs: ttlMs / 3, rounds: ROUNDS };
-    this.#lines = new Lines(client, this.#calling);
-    this.#waitingRoom = waitingRoom({ lines: this.#lines, watches: client.watches, clock });
-    this.#listen(openedAt + 1n);
+    this.#calling = { withinMs: setup.ttlMs / 3, rounds: ROUNDS };
+    this.#lines = new Lines(setup.client, this.#calling);
+    this.#inboxPrefix = setup.keys.inbox(setup.lease);
   }
 
-  async enter(claim: Claim): Promise<Place> {
-    if (this.#closed) return { state: 'gone' };
-    const entry = this.#entries.get(claim.id) ?? this.#newEntry(claim);
-    entry.entering += 1;
-    try {
-      const entered = await explained(this.#lines.enter(this.#spot(claim), valueOf(claim, entry.since)));
-      entry.entering -= 1;
-      return this.#placed(entry, entered);
-    } catch (error) {
-      entry.entering -= 1;
-      throw error;
-    }
+  enter(claim: Claim, footing: KeyFooting | undefined): Promise<KeyEntered> {
+    return explained(this.#lines.enter(this.#spot(claim, footing)));
   }
 
-  async leave({ id }: ClaimRef): Promise<boolean> {
-    const entry = this.#entries.get(id);
-    if (!entry) return false;
-    const { key, revision, evicted } = entry;
-    entry.stopWaiting?.();
-    const inbox = evicted ? [this.#inboxKey(id)] : [];
-    const stood = await explained(this.#lines.leave(key, revision, inbox));
-    if (entry.entering === 0) this.#forget(entry);
+  async leave({ ref, claim, footing }: KnownClaim<KeyFooting>): Promise<boolean> {
+    const { keys, lease } = this.#setup;
+    const key = footing?.key ?? (claim && this.#spot(claim).key);
+    if (key === undefined) return false;
+    const inbox = this.#evicted.has(ref.id) ? [keys.message(lease, ref.id)] : [];
+    // Of one that a beat found nobody knows the revision.
+    const stood = await explained(this.#lines.leave(key, footing?.token || undefined, inbox));
+    this.#evicted.delete(ref.id);
     return stood;
   }
 
-  async reweigh(claim: Claim): Promise<void> {
-    const entry = this.#entries.get(claim.id);
-    if (entry?.revision === undefined) return;
-    await explained(this.#lines.rewrite(this.#spot(claim), entry.revision, valueOf(claim, entry.since)));
-  }
-
-  async beat(roster: Roster): Promise<Pulse> {
-    if (this.#closed) return { alive: false };
-    const { client } = this.#setup;
-    const inbox = under(this.#setup.keys.inbox(this.#lease));
-    const [kept, leased, mail] = await explained(
-      Promise.all([
-        client.leaseKeepAlive(this.#lease, this.#calling),
-        client.leaseKeys(this.#lease, this.#calling),
-        client.range({ key: inbox.from, rangeEnd: inbox.to }, this.#calling),
-      ]),
-    );
-    if (kept.ttl <= 0n) return { alive: false };
-    if (kept.header?.raftTerm !== mail.header?.raftTerm)
-      throw new EngineError('etcd elects a leader: the lease may have been kept by the one before.');
-    for (const { key, value } of mail.kvs) this.#evicted(text(key), text(value));
-    this.#waitingRoom.check();
-    if (agrees(roster, this.#claimsOf(leased.keys.map(text)))) return { alive: true };
-    const standing = await explained(this.#standing(leased.keys.map(text)));
-    return agrees(roster, this.#claimsOf(standing)) ? { alive: true } : { alive: true, index: this.#index(standing) };
+  async reweigh(claim: Claim, footing: KeyFooting): Promise<KeyFooting> {
+    await explained(this.#lines.rewrite(this.#spot(claim, footing), footing.token));
+    return footing;
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    const { client, lease } = this.#setup;
+    this.#news = undefined;
     this.#inbox?.close();
-    for (const { stopWaiting } of this.#entries.values()) stopWaiting?.();
-    this.#entries.clear();
-    this.#byKey.clear();
     try {
-      await this.#setup.client.leaseRevoke(this.#lease, this.#calling);
+      await client.leaseRevoke(lease, this.#calling);
     } catch (error) {
       if (!(error instanceof EtcdError && error.status === STATUS.notFound)) await explained(Promise.reject(error));
     }
   }
 
-  // --- claims ---------------------------------------------------------------------------------------------------
-
-  #placed(entry: Entry, entered: Entered): Place {
-    if (entered.state !== 'held' && entered.state !== 'waiting') {
-      if (entry.entering === 0) this.#forget(entry);
-      return entered;
-    }
-    this.#keep(entry, entered.revision);
-    // Who held once holds: a look that was older may say otherwise.
-    if (entered.state === 'held' || entry.state === 'held') {
-      entry.state = 'held';
-      entry.stopWaiting?.();
-      return { state: 'held', token: entered.revision };
-    }
-    entry.state = 'waiting';
-    this.#wait(entry, entered);
-    return { state: 'waiting' };
-  }
-
-  #wait(entry: Entry, { revision, obstacle }: Extract<Entered, { state: 'waiting' }>): void {
-    const { spot } = entry;
-    const { id } = entry.ref;
-    if (!spot || this.#closed) return;
-    entry.stopWaiting?.();
-    const waiter: EtcdWaiter = {
-      spot,
-      revision,
-      key: spot.key,
-      crowd: spot.claim.line.kind === 'semaphore' ? spot.prefix : undefined,
-      granted: () => {
-        entry.state = 'held';
-        this.#setup.listener.granted(id, revision);
-      },
-      vanished: () => this.#setup.listener.lost(id, { reason: 'session' }),
-    };
-    entry.stopWaiting = this.#waitingRoom.wait(waiter, obstacle);
-  }
-
-  #newEntry(claim: Claim): Entry {
-    const spot = this.#spot(claim);
-    const entry: Entry = {
-      ref: { id: claim.id, line: claim.line },
-      serial: claim.serial,
-      spot,
-      key: spot.key,
-      since: this.#setup.clock.wall(),
-      state: 'entering',
-      entering: 0,
-      revision: undefined,
-      stopWaiting: undefined,
-      evicted: false,
-    };
-    this.#keep(entry, undefined);
-    return entry;
-  }
-
-  /** Also one that was left meanwhile, if its enter was carried out only now: the core will leave it again. */
-  #keep(entry: Entry, revision: bigint | undefined): void {
-    entry.revision = revision ?? entry.revision;
-    this.#entries.set(entry.ref.id, entry);
-    this.#byKey.set(entry.key, entry);
-  }
-
-  #forget(entry: Entry): void {
-    entry.stopWaiting?.();
-    this.#entries.delete(entry.ref.id);
-    this.#byKey.delete(entry.key);
-  }
-
-  #spot(claim: Claim): Spot {
-    const { keys } = this.#setup;
+  #spot(claim: Claim, footing?: KeyFooting): Spot {
+    const { keys, lease, clock } = this.#setup;
     const prefix = keys.line(claim.line, claim.capacity);
     const anyCapacity = claim.line.kind === 'semaphore' ? keys.semaphores(claim.line.name) : undefined;
-    return { claim, lease: this.#lease, prefix, anyCapacity, key: prefix + claimSuffix(this.#lease, claim.id) };
+    const since = footing?.since ?? clock.wall();
+    return { claim, lease, since, prefix, anyCapacity, key: prefix + claimSuffix(lease, claim.id) };
   }
 
-  // --- evictions ------------------------------------------------------------------------------------------------
+  // --- waiting ------------------------------------------------------------------------------------------------------
 
-  #listen(from: bigint): void {
-    const { from: key, to: rangeEnd } = under(this.#setup.keys.inbox(this.#lease));
+  look({ claim, footing }: WaitingClaim<KeyFooting>): Promise<KeyFound> {
+    return this.#lines.look(this.#spot(claim, footing), footing.token);
+  }
+
+  watch(target: WatchTarget, changed: () => void): ObstacleWatch<WatchTarget> {
+    const watch = this.#setup.client.watches.watch(target, { changed, gap: changed });
+    // After each look a new one, which begins where the look was: watches have been known to hang.
+    return { covers: () => false, close: () => watch.close() };
+  }
+
+  crowd({ claim }: WaitingClaim<KeyFooting>, changed: () => void): Crowd<WaitingClaim<KeyFooting>, WatchTarget> {
+    const { watches } = this.#setup.client;
+    return new Permits({ lines: this.#lines, watches }, this.#spot(claim), changed);
+  }
+
+  // --- beats --------------------------------------------------------------------------------------------------------
+
+  async beat(claims: number): Promise<Listing | undefined> {
+    const { client, lease, ttlMs } = this.#setup;
+    // What was missed is found by this beat; what comes from now on can be heard again.
+    if (!this.#inbox && this.#news) this.#watchInbox(0n);
+    const [kept, leased, mail] = await explained(
+      Promise.all([
+        client.leaseKeepAlive(lease, this.#calling),
+        client.leaseKeys(lease, this.#calling, claims),
+        this.#mail(LETTERS_AT_ONCE, MOST.letters).catch((error: unknown) => this.#fewer(error)),
+      ]),
+    );
+    if (kept.ttl <= 0n) return undefined;
+    if (kept.header.raftTerm !== mail.header.raftTerm)
+      throw new EngineError('etcd elects a leader: the lease may have been kept by the one before.');
+    if (Number(kept.ttl) * 1_000 < ttlMs)
+      throw new EngineError('etcd keeps the lease for less than it was granted for.');
+    await this.#readAll(mail.kvs.map(({ key }) => text(key)));
+    return { entries: leased.keys.flatMap((key) => this.#entry(key)) };
+  }
+
+  #entry(key: string): Listing['entries'] {
+    const id = key.startsWith(this.#inboxPrefix) ? undefined : claimIdIn(key.slice(key.lastIndexOf('/') + 1));
+    return id === undefined ? [] : [{ id, name: key }];
+  }
+
+  recognize(footing: KeyFooting, key: string): KeyFooting | undefined {
+    return footing.key === key ? footing : undefined;
+  }
+
+  async adopt(id: string, key: string): Promise<KnownClaim<KeyFooting> | undefined> {
+    const [kv] = await this.#ours([key]);
+    const line = kv && this.#lineOf(key, kv.value);
+    return line && { ref: { id, line }, claim: undefined, footing: { key, token: 0n, since: 0 } };
+  }
+
+  discard(key: string): void {
+    if (this.#discarding >= DISCARDED_AT_ONCE) return;
+    this.#discarding += 1;
+    this.#lines
+      .leave(key, undefined, [])
+      .catch(() => {})
+      .finally(() => (this.#discarding -= 1));
+  }
+
+  /**
+   * The keys of a lease come out of the leader's memory, which may be a moment behind what another member has told us: one that
+   * is missing there must not be taken for lost. So those are read; that is little, however many claims there are.
+   */
+  readonly confirm = async (footings: readonly KeyFooting[]): Promise<ReadonlySet<KeyFooting>> => {
+    const there = new Set((await this.#ours(footings.map(({ key }) => key))).map(({ key }) => text(key)));
+    return new Set(footings.filter(({ key }) => there.has(key)));
+  };
+
+  /** Those of these keys that are there, under our lease. */
+  async #ours(keys: readonly string[]): Promise<KeyValue[]> {
+    const { client, lease } = this.#setup;
+    const found: KeyValue[] = [];
+    for (let at = 0; at < keys.length; at += READS_AT_ONCE) {
+      // Nobody needs the value of more than one.
+      const keysOnly = keys.length > 1;
+      const success = keys.slice(at, at + READS_AT_ONCE).map((key) => ({ range: { key: Buffer.from(key), keysOnly } }));
+      const { responses } = await explained(client.txn({ success }, { ...this.#calling, repeatable: true }));
+      found.push(...responses.flatMap(({ range }) => range?.kvs ?? []).filter((kv) => kv.lease === lease));
+    }
+    return found;
+  }
+
+  /** With keys of the user's own, only the value knows which lock it is of. */
+  #lineOf(key: string, value: Uint8Array): LineRef | undefined {
+    const name = written(value)?.name;
+    return this.#setup.keys.lineOf(key)?.line ?? (name === undefined ? undefined : { kind: 'lock', name });
+  }
+
+  // --- the inbox ----------------------------------------------------------------------------------------------------
+
+  listen(from: bigint, news: News): void {
+    this.#news = news;
+    this.#watchInbox(from);
+  }
+
+  #watchInbox(from: bigint): void {
+    const { from: key, to: rangeEnd } = under(this.#inboxPrefix);
     this.#inbox = this.#setup.client.watches.watch(
       { key, rangeEnd, from },
       {
         changed: (changes) => {
           for (const { deleted, kv } of changes) {
-            if (!deleted) this.#evicted(text(kv.key), text(kv.value));
-            else if (kv.key.length === key.length) this.#revoked();
+            if (!deleted) this.#tell(text(kv.key), text(kv.value));
+            // Only the end of the lease deletes the inbox itself.
+            else if (kv.key.length === key.length) this.#news?.revoked();
           }
         },
-        // What was missed is found by the next beat; what comes from now on can be heard again.
-        gap: () => this.#closed || this.#listen(0n),
+        gap: () => (this.#inbox = undefined),
       },
     );
   }
 
-  #inboxKey(claimId: string): string {
-    return this.#setup.keys.inbox(this.#lease) + encodeURIComponent(claimId);
+  /** Which letters there are. What stands in them may be of any size, and is read one by one. */
+  #mail(limit: bigint, most: Most): ReturnType<EtcdClient['range']> {
+    const { from, to } = under(this.#inboxPrefix);
+    return this.#setup.client.range({ key: from, rangeEnd: to, limit, keysOnly: true }, this.#calling, most);
   }
 
-  /** Only the end of the lease deletes the inbox itself. Our own clock or the next beat would tell, too, but later. */
-  #revoked(): void {
-    if (!this.#closed) this.#setup.listener.ended({ reason: 'session' });
+  #fewer(error: unknown): ReturnType<EtcdClient['range']> {
+    if (!(error instanceof EtcdError && error.status === STATUS.resourceExhausted)) throw error;
+    return this.#mail(FEWEST_LETTERS, MOST.keys);
   }
 
-  #evicted(key: string, reason: string): void {
-    const id = decodeURIComponent(key.slice(key.lastIndexOf('/') + 1));
-    if (id === '') return;
-    const entry = this.#entries.get(id);
-    if (entry) {
-      entry.evicted = true;
-      this.#setup.listener.lost(id, { reason: 'evicted', detail: reason });
-    } else {
-      // It had left already. The lease would take the message along, but that may live for long.
-      this.#lines.leave(key, undefined, []).catch(() => {});
+  async #readAll(letters: readonly string[]): Promise<void> {
+    for (const letter of letters) {
+      const id = this.#addressee(letter);
+      if (id === undefined || this.#evicted.has(id) || !this.#news?.has(id)) this.#tell(letter, '');
+      else this.#tell(letter, await this.#reasonIn(letter));
     }
   }
 
-  // --- the index ------------------------------------------------------------------------------------------------
-
-  *#claimsOf(keys: readonly string[]): Iterable<StandingClaim> {
-    const inbox = this.#setup.keys.inbox(this.#lease);
-    for (const key of keys) {
-      if (key.startsWith(inbox)) continue;
-      const entry = this.#byKey.get(key);
-      // One that we do not know counts, so that it shows.
-      yield { id: entry?.ref.id ?? key, serial: entry?.serial ?? 0, held: entry?.state === 'held' };
-    }
+  /** None where it can't be read: that a claim is to go is the letter's name alone. */
+  async #reasonIn(letter: string): Promise<string> {
+    const reading = this.#setup.client.range({ key: Buffer.from(letter) }, this.#calling);
+    const [kv] = await reading.then(
+      ({ kvs }) => kvs,
+      () => [],
+    );
+    return kv ? text(kv.value) : '';
   }
 
-  /**
-   * Which of our claims stand, beyond doubt. The keys of a lease come out of the leader's memory, which may be a moment
-   * behind what another member has told us: one that is missing there must not be taken for lost. So what the two do not
-   * agree on is read; that is little, however many claims there are.
-   */
-  async #standing(leased: readonly string[]): Promise<readonly string[]> {
-    const there = new Set(leased);
-    const standing = leased.filter((key) => this.#byKey.has(key));
-    const doubtful = [
-      ...leased.filter((key) => !this.#byKey.has(key)),
-      ...[...this.#byKey.keys()].filter((key) => !there.has(key)),
-    ];
-    for (let at = 0; at < doubtful.length; at += READS_AT_ONCE) {
-      const reads = doubtful.slice(at, at + READS_AT_ONCE).map((key) => ({ range: { key: Buffer.from(key) } }));
-      const { responses } = await this.#setup.client.txn({ success: reads }, { ...this.#calling, repeatable: true });
-      for (const { key, value, lease } of responses.flatMap(({ range }) => range?.kvs ?? [])) {
-        if (lease !== this.#lease) continue;
-        standing.push(text(key));
-        this.#adopt(text(key), value);
-      }
-    }
-    return standing;
+  #addressee(letter: string): string | undefined {
+    return decodeName(letter.slice(this.#inboxPrefix.length));
   }
 
-  /** An enter that ran after its leave, which we had forgotten by then. */
-  #adopt(key: string, value: Uint8Array): void {
-    const { keys } = this.#setup;
-    if (this.#byKey.has(key) || key.startsWith(keys.inbox(this.#lease))) return;
-    const id = claimIdIn(key.slice(key.lastIndexOf('/') + 1));
-    const line = lineOf(keys, key, value);
-    if (id === undefined || !line) return;
-    const ref = { id, line };
-    const nothing = { spot: undefined, revision: undefined, stopWaiting: undefined, since: 0, serial: 0 };
-    this.#keep({ ref, key, state: 'waiting', entering: 0, evicted: false, ...nothing }, undefined);
+  #tell(letter: string, reason: string): void {
+    if (letter === this.#inboxPrefix || !this.#news) return;
+    const id = this.#addressee(letter);
+    if (id !== undefined && this.#evicted.has(id)) return;
+    if (id !== undefined && this.#news.evicted(id, foreignReason(reason))) this.#evicted.add(id);
+    // It had left already, or there can't be such a claim. The lease would take the letter along, but that may live for long.
+    else this.discard(letter);
   }
-
-  #index(standing: readonly string[]): IndexedClaim[] {
-    return standing.flatMap((key) => {
-      const entry = this.#byKey.get(key);
-      if (!entry) return [];
-      const held = entry.state === 'held';
-      return [{ ...entry.ref, state: held ? 'held' : 'waiting', token: held ? entry.revision : undefined }];
-    });
-  }
-}
-
-/** What protocol.ts calls a claim's value. */
-function valueOf({ weight, note, line }: Claim, since: number): string {
-  const value: Written = { weight, note, since, name: line.name };
-  return JSON.stringify(value);
-}
-
-function lineOf(keys: Keys, key: string, value: Uint8Array): LineRef | undefined {
-  const line = keys.lineOf(key)?.line;
-  const name = written(value)?.name;
-  return line ?? (name === undefined ? undefined : { kind: 'lock', name });
 }

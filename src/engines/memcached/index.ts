@@ -1,14 +1,11 @@
 /**
- * memcached as a lock server: one key per lock (slots.ts), on one of several servers that know nothing of each other. It
+ * memcached as a lock server: one key per lock (protocol.ts), on one of several servers that know nothing of each other. It
  * is a cache: what it evicts or forgets in a restart is lost, and told with the next beat.
  */
-import type { Clock } from '../../core/clock.js';
-import type { Engine, EngineSetup, EngineSource, OpenOptions, Session, SessionListener } from '../../core/engine.js';
-import { SlotSession } from '../../kit/slot-session.js';
-import { parseEngineUrl, placeOf } from '../../kit/url.js';
-import { addressOf, Connection } from './client/connection.js';
+import type { EngineSource } from '../../core/engine.js';
+import { located, parseEngineUrl } from '../../kit/url.js';
+import { MemcachedEngine } from './engine.js';
 import { realmsOf } from './keys.js';
-import { MemcachedSlots } from './protocol.js';
 import { traits } from './traits.js';
 import { type MemcachedUrl, memcachedUrl } from './url.js';
 
@@ -20,7 +17,7 @@ import { type MemcachedUrl, memcachedUrl } from './url.js';
  */
 export function memcached(url: string): EngineSource {
   const parsed = parseEngineUrl(url);
-  return { ...memcachedFromUrl(memcachedUrl(parsed)), place: placeOf(parsed) };
+  return { ...memcachedFromUrl(memcachedUrl(parsed)), ...located(parsed) };
 }
 
 export function memcachedFromUrl(url: MemcachedUrl): EngineSource {
@@ -29,45 +26,4 @@ export function memcachedFromUrl(url: MemcachedUrl): EngineSource {
     realm: realmsOf(url),
     connect: async (setup) => new MemcachedEngine(url, setup),
   };
-}
-
-class MemcachedEngine implements Engine {
-  readonly #url: MemcachedUrl;
-  readonly #namespace: string;
-  readonly #clock: Clock;
-  readonly #connections = new Map<string, Connection>();
-
-  constructor(url: MemcachedUrl, { namespace, clock }: EngineSetup) {
-    this.#url = url;
-    this.#namespace = namespace;
-    this.#clock = clock;
-  }
-
-  async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
-    const connection = this.#connection(options.realm);
-    // There is nothing to open. But who can't reach the server, or is not let in, should hear it now.
-    await connection.call('mn');
-    const store = new MemcachedSlots({
-      connection,
-      namespace: this.#namespace,
-      clock: this.#clock,
-      ttlMs: options.ttlMs,
-    });
-    return new SlotSession({ options, listener, clock: this.#clock, store: () => store });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const connection of this.#connections.values()) connection.close();
-  }
-
-  #connection(realm: string): Connection {
-    const known = this.#connections.get(realm);
-    if (known) return known;
-    const { servers, user, password } = this.#url;
-    // ready() asks for no name in particular.
-    const server = servers.find((candidate) => addressOf(candidate) === realm) ?? servers[0]!;
-    const connection = new Connection({ server, user, password, clock: this.#clock });
-    this.#connections.set(realm, connection);
-    return connection;
-  }
 }

@@ -19,9 +19,11 @@
  *
  * memcached counts whole seconds, and the last may be nearly over: N seconds may be N − 1.
  */
+import { orStranger } from '../../kit/stranger.js';
 import type { Claim, ClaimRef } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
-import type { HeldSlot, SlotStore, Taken } from '../../kit/slot-session.js';
+import { foreignBigint } from '../../kit/foreign-json.js';
+import type { HeldSlot, SlotStore, Taken } from '../../kit/slot-store.js';
 import type { Clock } from '../../core/clock.js';
 import type { Connection } from './client/connection.js';
 import { lockKey, tokenKey } from './keys.js';
@@ -36,6 +38,11 @@ export interface MemcachedSlotsSetup {
 
 /** A counter that nobody has used for so long starts again, at a clock that has gone on by as much. */
 const TOKEN_MEMORY_S = 86_400;
+
+/** A counter begins at a clock: none is below this, the year 2001 in microseconds, ... */
+const LEAST_TOKEN = 1_000_000_000_000_000n;
+/** ... nor above this: a user's token is a thousand times as large, and has 64 bits with a sign. That is the year 2255. */
+const LARGEST_TOKEN = 2n ** 53n - 1n;
 
 /** Only commands of our own that come late change what is ours, and there are few of them. */
 const MOST_TRIES = 5;
@@ -55,6 +62,8 @@ export class MemcachedSlots implements SlotStore {
   readonly #versions = new Map<string, Version>();
   /** Claims with a take that has no answer: what is there may be theirs, now or later. */
   readonly #unsure = new Set<string>();
+  /** The largest token that we have heard of: no later one is smaller. */
+  #newest = LEAST_TOKEN;
 
   constructor(setup: MemcachedSlotsSetup) {
     this.#setup = setup;
@@ -103,18 +112,27 @@ export class MemcachedSlots implements SlotStore {
     const { link } = connection;
     const key = this.#key(claim);
     // The others are carried out whether the add succeeds or not; a token that nobody gets is no harm.
-    const [added, token, proof] = await Promise.all([
-      connection.call(`ms ${key} ${claim.id.length} ME T${this.#seconds} c`, { value: claim.id }),
-      this.#count(),
-      connection.call(`mg ${key} c`),
-    ]);
+    const adding = connection.call(`ms ${key} ${claim.id.length} ME T${this.#seconds} c`, { value: claim.id });
+    const counting = this.#count();
+    counting.catch(() => {});
+    const [added, proof] = await Promise.all([adding, connection.call(`mg ${key} c`)]);
     if (added.code === 'NS') return undefined;
     if (added.code !== 'HD') throw unexpected(added);
     const cas = versionIn(added);
     if (proof.code === 'EN' || (proof.code === 'HD' && versionIn(proof) !== cas)) return undefined;
     if (proof.code !== 'HD') throw unexpected(proof);
     this.#versions.set(claim.id, { cas, link });
-    return token;
+    return this.#orDrop(claim, counting);
+  }
+
+  /** A lock without a token is nobody's. It would run out by itself, but until then it is in everybody's way. */
+  async #orDrop(claim: Claim, counting: Promise<bigint>): Promise<bigint> {
+    try {
+      return await counting;
+    } catch (error) {
+      await this.drop(claim).catch(() => {});
+      throw error;
+    }
   }
 
   /** A token for what an earlier add may have taken: made after we have seen that it is ours, and proven by a renewal. */
@@ -176,10 +194,24 @@ export class MemcachedSlots implements SlotStore {
 
   async #count(): Promise<bigint> {
     const { connection, clock } = this.#setup;
-    const startUs = Math.floor(clock.wall() * 1_000);
-    const reply = await connection.call(`ma ${this.#tokenKey} N${TOKEN_MEMORY_S} T${TOKEN_MEMORY_S} J${startUs} v`);
-    if (reply.code !== 'VA' || !/^\d{1,19}$/.test(reply.value ?? '')) throw unexpected(reply);
-    return BigInt(reply.value!);
+    const startUs = Math.max(Math.floor(clock.wall() * 1_000), Number(this.#newest) + 1);
+    const command = `ma ${this.#tokenKey} N${TOKEN_MEMORY_S} T${TOKEN_MEMORY_S} J${startUs} v`;
+    const reply = await connection.call(command, { noNumber: this.#overwritten('no number') });
+    if (reply.code !== 'VA') throw unexpected(reply);
+    const token = foreignBigint(reply.value);
+    if (token === undefined || token < LEAST_TOKEN || token > LARGEST_TOKEN)
+      throw this.#overwritten('no token of ours');
+    if (token <= this.#newest) throw this.#overwritten('less than it did');
+    this.#newest = token;
+    return token;
+  }
+
+  /** A smaller token would let a stale writer pass: so there is none, until somebody has looked. */
+  #overwritten(what: string): EngineError {
+    return new EngineError(
+      `memcached: the key ${this.#tokenKey}, which counts tokens, holds ${what}. Find out who wrote it, and delete it.`,
+      { retryable: false },
+    );
   }
 
   #key({ line }: ClaimRef): string {
@@ -194,5 +226,7 @@ function versionIn(reply: Reply): string {
 }
 
 function unexpected({ code, flags }: Reply): EngineError {
-  return new EngineError(`memcached answered what it should not: ${[code, ...flags].join(' ')}.`);
+  return new EngineError(
+    `memcached answered what it should not: ${[code, ...flags].join(' ')}. ${orStranger('memcached')}`,
+  );
 }

@@ -10,6 +10,7 @@
  * - A line with no claims is forgotten, and with it its capacity.
  * - A register that is kept for a time is not there any more from then on. What nobody asks for goes with the reaping.
  */
+import type { Clock } from '../../core/clock.js';
 import type {
   Claim,
   ClaimRef,
@@ -34,6 +35,10 @@ import { agrees, type StandingClaim } from '../../kit/roster.js';
 export interface SpaceTime {
   readonly now: number;
   readonly wall: number;
+}
+
+export function timeOf(clock: Clock): SpaceTime {
+  return { now: clock.now(), wall: clock.wall() };
 }
 
 interface SpaceSession {

@@ -5,12 +5,18 @@
  */
 import type { Engine, EngineSetup, EngineSource } from '../../core/engine.js';
 import type { Schema } from '../../kit/schema.js';
-import { parseEngineUrl, placeOf } from '../../kit/url.js';
+import { checkOptions, type Known } from '../../core/options.js';
+import { located, parseEngineUrl, titleOfClient } from '../../kit/url.js';
 import { warnOnce } from '../../kit/warn-once.js';
-import { Database, poolOf, type RawPool } from './client/database.js';
+import { Database } from './client/database.js';
+import { poolOf, type RawPool } from './client/port.js';
+import { Connections } from './client/connections.js';
+import { Tenure } from './client/tenure.js';
+import { getLockExcludes, proveExclusion, rowLocksExclude } from './pinned/exclusion.js';
 import { forUpdateStore } from './pinned/for-update.js';
 import { getLockStore } from './pinned/get-lock.js';
 import { Pins } from './pinned/pins.js';
+import { checkPrimaries } from './pinned/several-primaries.js';
 import { poolFromUrl } from './pool.js';
 import { QueueEngine } from './queue/engine.js';
 import { procedureSteps, type Steps } from './queue/protocol.js';
@@ -19,7 +25,7 @@ import { rowStore, versionStore } from './rows/protocol.js';
 import { ensureSchema, hasProcedures, MysqlSchema } from './schema.js';
 import { SlotEngine } from './rows/engine.js';
 import { type MysqlStrategy, STRATEGIES } from './traits.js';
-import { checkSettings, type MysqlSettings, type MysqlUrl, mysqlUrl } from './url.js';
+import { checkSettings, type MysqlSettings, type MysqlUrl, mysqlUrl, type SeveralPrimaries } from './url.js';
 
 export interface MysqlOptions {
   /** How a lock is kept; the engine's page says which is for what. Default: `'queue'`. */
@@ -30,7 +36,17 @@ export interface MysqlOptions {
   readonly migrate?: boolean;
   /** How many connections the strategies may use that need one for each lock. Default: 64. */
   readonly connections?: number;
+  /** What these do where the server is one of several primaries, as in Galera. Default: `'refuse'`. */
+  readonly severalPrimaries?: SeveralPrimaries;
 }
+
+const OPTIONS: Known<MysqlOptions> = {
+  strategy: true,
+  tablePrefix: true,
+  migrate: true,
+  connections: true,
+  severalPrimaries: true,
+};
 
 /**
  * Locks in MySQL or MariaDB, by a URL or on a pool of yours, which is never closed.
@@ -40,16 +56,27 @@ export interface MysqlOptions {
  * const locks = new Holdfast(mysql(createPool({ host: 'localhost', database: 'app' })));
  */
 export function mysql(poolOrUrl: string | object, options: MysqlOptions = {}): EngineSource {
+  checkOptions(options, OPTIONS, 'mysql()');
   if (typeof poolOrUrl === 'string') {
     const parsed = parseEngineUrl(poolOrUrl);
     const url = mysqlUrl(parsed);
-    return { ...mysqlFromUrl({ ...url, ...checkSettings({ ...url, ...options }) }), place: placeOf(parsed) };
+    return { ...mysqlFromUrl({ ...url, ...checkSettings({ ...url, ...options }) }), ...located(parsed) };
   }
   const settings = checkSettings(options);
   const pool = poolOf(poolOrUrl);
   const pools = async (): Promise<Pools> => ({ usual: pool, pinned: pool, owned: false });
   const { [settings.strategy]: traits } = STRATEGIES;
-  return { traits, place: poolOrUrl, connect: (setup) => connect(pools, settings, setup) };
+  return {
+    traits,
+    place: poolOrUrl,
+    title: titleOfPool(poolOrUrl),
+    connect: (setup) => connect(pools, settings, setup),
+  };
+}
+
+/** mysql2 keeps the address with the settings of its connections. */
+function titleOfPool(pool: object): string {
+  return titleOfClient('mysql', (pool as { config?: { connectionConfig?: unknown } }).config?.connectionConfig);
 }
 
 export function mysqlFromUrl(url: MysqlUrl): EngineSource {
@@ -62,7 +89,8 @@ export function mysqlFromUrl(url: MysqlUrl): EngineSource {
 }
 
 export function mysqlSchema(url: MysqlUrl): Schema {
-  return new MysqlSchema(async () => new Database(await poolFromUrl(url), true), url.tablePrefix);
+  const open = async (): Promise<Database> => new Database(new Connections(await poolFromUrl(url), true, new Tenure()));
+  return new MysqlSchema(open, url.tablePrefix);
 }
 
 /** Connections that carry locks come from a pool of their own, where it is we who make it. */
@@ -77,31 +105,48 @@ const CALLS_AT_ONCE = 6;
 
 async function connect(open: () => Promise<Pools>, settings: MysqlSettings, setup: EngineSetup): Promise<Engine> {
   const pools = await open();
-  const database = new Database(pools.usual, pools.owned, pools.owned ? CALLS_AT_ONCE : undefined);
+  const tenure = new Tenure();
+  const usual = new Connections(pools.usual, pools.owned, tenure);
+  const pinned = pools.pinned === pools.usual ? usual : new Connections(pools.pinned, pools.owned, tenure);
+  const database = new Database(usual, pools.owned ? CALLS_AT_ONCE : undefined);
   try {
-    await ensureSchema(database, settings.tablePrefix, {
-      mayMigrate: settings.migrate,
-      procedures: settings.strategy === 'queue',
-    });
-    return await engineOf(database, pools, settings, setup);
+    const needs = { mayMigrate: settings.migrate, procedures: settings.strategy === 'queue' };
+    const prepare = (): Promise<void> => ensureSchema(database, settings.tablePrefix, needs);
+    await prepare();
+    tenure.onArrival(prepare);
+    return await engineOf({ database, usual, pinned }, settings, setup);
   } catch (error) {
+    await pinned.end();
     await database.close();
     throw error;
   }
 }
 
+interface Means {
+  readonly database: Database;
+  readonly usual: Connections;
+  readonly pinned: Connections;
+}
+
 async function engineOf(
-  database: Database,
-  { pinned, owned }: Pools,
-  { strategy, tablePrefix: prefix, connections }: MysqlSettings,
+  { database, usual, pinned }: Means,
+  { strategy, tablePrefix: prefix, connections, severalPrimaries }: MysqlSettings,
   setup: EngineSetup,
 ): Promise<Engine> {
   if (strategy === 'queue') return new QueueEngine({ database, prefix, steps: await stepsOf(database, prefix) }, setup);
   const rows = { database, prefix, close: async () => {} };
   if (strategy === 'row') return new SlotEngine({ ...rows, tables: ['row'], store: rowStore }, setup);
   if (strategy === 'version') return new SlotEngine({ ...rows, tables: ['version'], store: versionStore }, setup);
-  const pins = new Pins(pinned, owned, connections);
-  const connected = { database, prefix, close: () => pins.close() };
+  await checkPrimaries(strategy, severalPrimaries, (sql) => database.rows(sql, []));
+  const pins = new Pins(pinned, connections);
+  const pools = { first: pinned, second: usual };
+  const trial = strategy === 'get-lock' ? getLockExcludes : rowLocksExclude(prefix);
+  const connected = {
+    database,
+    prefix,
+    prove: (withinMs: number) => proveExclusion(strategy, pools, trial, withinMs),
+    close: () => pins.close(),
+  };
   if (strategy === 'get-lock')
     return new SlotEngine(
       { ...connected, tables: ['mint'], store: (store) => getLockStore({ ...store, pins }) },

@@ -5,7 +5,8 @@
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { isStale, newest } from '../../core/fence.js';
-import { bytes, type Database, type Row, text, type Value } from './client/database.js';
+import type { Database } from './client/database.js';
+import { bytes, type Row, text, type Value } from './client/port.js';
 import { NOW } from './tables.js';
 
 /** For a token that is bound in each of these places. */
@@ -34,7 +35,7 @@ export class MysqlRegisters implements Registers {
     // Both only grow: whoever is not stale now was not stale when it presented its token.
     if (fence && isStale(fence, read, wrote)) return { ok: false, newest: newest(read, wrote) };
     if (value === null) return { ok: true, value: undefined };
-    return { ok: true, value: { value: text(value), token: BigInt(text(token)), ageMs: Math.max(0, Number(ageMs)) } };
+    return { ok: true, value: { value: text(value), token: BigInt(text(token)), ageMs: Number(ageMs) } };
   }
 
   async write(name: string, value: string, t: bigint, keepMs?: number): Promise<Fenced<void>> {

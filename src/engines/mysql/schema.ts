@@ -7,11 +7,13 @@
  */
 import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../kit/schema.js';
-import type { Database, Row } from './client/database.js';
-import { procedureSteps, queueProcedures, queueTables } from './queue/protocol.js';
-import { mysqlFenceTable } from '../../sql/fence-table.js';
+import { warnOnce } from '../../kit/warn-once.js';
+import type { Database } from './client/database.js';
+import type { Row } from './client/port.js';
+import { procedureSteps, queueProcedures, queueProceduresOfNotes, queueTables, widerNotes } from './queue/protocol.js';
+import { mysqlFenceOpened, mysqlFenceTable } from '../../sql/fence-table.js';
 import { downgradeTable, registerTables, slotTables } from './tables.js';
-import { errnoOf, explained } from './client/errors.js';
+import { errnoOf, explained, isBeyond } from './client/errors.js';
 
 interface Migration {
   readonly version: number;
@@ -29,6 +31,36 @@ function migrations(p: string): readonly Migration[] {
     { version: 4, about: 'readers that were writers', statements: [downgradeTable(p)] },
     { version: 5, about: 'the steps of the queue', statements: queueProcedures(p), optional: true },
     { version: 6, about: 'fences', statements: [mysqlFenceTable(p)] },
+    {
+      version: 7,
+      about: 'fences that count, notes of any size',
+      statements: [
+        ...unlessColumn({ table: `${p}fence`, name: 'opened', type: 'bigint' }, mysqlFenceOpened(p)),
+        ...unlessColumn({ table: `${p}claim`, name: 'note', type: 'mediumblob' }, widerNotes(p)),
+      ],
+    },
+    {
+      version: 8,
+      about: 'notes of any size in a step of the queue',
+      statements: queueProceduresOfNotes(p),
+      optional: true,
+    },
+  ];
+}
+
+/**
+ * Changes a column, unless it is so already: MySQL has no ADD COLUMN IF NOT EXISTS, a fence may have made its table by itself, and
+ * whoever makes all tables anew needs no right to change any.
+ */
+function unlessColumn(column: { table: string; name: string; type: string }, statement: string): readonly string[] {
+  const { table, name, type } = column;
+  const found = `SELECT COUNT(*) FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = '${table}' AND column_name = '${name}' AND data_type = '${type}'`;
+  return [
+    `SET @holdfast = IF((${found}) > 0, 'DO 0', '${statement}')`,
+    'PREPARE holdfast FROM @holdfast',
+    'EXECUTE holdfast',
+    'DEALLOCATE PREPARE holdfast',
   ];
 }
 
@@ -37,8 +69,10 @@ const migrationTable = (p: string): string => `CREATE TABLE IF NOT EXISTS ${p}mi
   made     DATETIME NOT NULL
 ) ENGINE = InnoDB`;
 
-/** DDL may wait for others who do the same. */
+/** DDL may take a while. */
 const WITHIN_MS = 30_000;
+/** For others who do the same. Whoever needs a lock asks again; `holdfast schema apply` asks once. */
+const PATIENCE_MS = { firstUse: 1_000, apply: 5_000 };
 const NOT_ALLOWED = new Set([1044, 1142, 1227, 1370, 1419]);
 
 export interface SchemaNeeds {
@@ -52,25 +86,33 @@ export async function ensureSchema(
   prefix: string,
   { mayMigrate, procedures }: SchemaNeeds,
 ): Promise<void> {
-  const missing = await missingMigrations((sql) => database.rows(sql, []), prefix);
+  const missing = await missingMigrations((sql) => database.rows(sql, [], { unprepared: true }), prefix);
   const needed = missing.find(({ optional }) => !optional);
-  if (mayMigrate && (needed || (procedures && missing.length > 0))) await migrate(database, prefix, { mayFail: true });
+  if (mayMigrate && (needed || (procedures && missing.length > 0)))
+    await migrate(database, prefix, { isFirstUse: true });
   else if (needed)
     throw new EngineError(
-      `The tables of Holdfast are not up to date in this database, and migrate is false. ${howTo(needed)}`,
-      { retryable: false },
+      'The tables of Holdfast are not up to date in this database, and migrate is false. Run `holdfast schema apply`, or what ' +
+        '`holdfast schema print` shows; the first statement that is missing:',
+      { retryable: false, statement: needed.statements[0] },
     );
 }
 
-/** Whether the user may call the procedures of the queue, and they are there: asked by a beat of nobody. */
+/** They are not there; the user may not; the server has never heard of them. */
+const WITHOUT_PROCEDURES = new Set([
+  ...['ER_SP_DOES_NOT_EXIST', 'ER_PROCACCESS_DENIED_ERROR'],
+  ...['ER_PARSE_ERROR', 'ER_SYNTAX_ERROR', 'ER_NOT_SUPPORTED_YET'],
+]);
+
+/** Whether the user may call the procedures of the queue, and the newest is there: asked by nobody, who is told to be gone. */
 export async function hasProcedures(database: Database, prefix: string): Promise<boolean> {
   const nobody = Buffer.alloc(0);
   try {
-    await procedureSteps(database, prefix)('beat_1', [nobody, nobody, nobody], {});
+    await procedureSteps(database, prefix)('enter_2', [nobody, nobody, nobody, 0, nobody, 0, 0, 0, 0, nobody], {});
     return true;
   } catch (error) {
-    const { code } = ((error as Error).cause ?? {}) as { code?: string };
-    if (code === 'ER_SP_DOES_NOT_EXIST' || code === 'ER_PROCACCESS_DENIED_ERROR') return false;
+    const { code = '' } = ((error as Error).cause ?? {}) as { code?: string };
+    if (WITHOUT_PROCEDURES.has(code)) return false;
     throw error;
   }
 }
@@ -95,7 +137,7 @@ export class MysqlSchema implements Schema {
 
   async apply(): Promise<readonly string[]> {
     this.#database ??= this.#open();
-    return migrate(await this.#database, this.#prefix, { mayFail: false });
+    return migrate(await this.#database, this.#prefix, { isFirstUse: false });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -126,30 +168,55 @@ async function missingMigrations(ask: Ask, p: string): Promise<readonly Migratio
   return known.filter(({ version }) => !versions.has(version));
 }
 
-/** @param mayFail whether what is optional may be refused. */
-async function migrate(database: Database, p: string, { mayFail }: { mayFail: boolean }): Promise<readonly string[]> {
-  return database.exclusively(`holdfast:schema:${p}`, WITHIN_MS, async (run) => {
+/** At the first use what is optional may be refused. */
+async function migrate(
+  database: Database,
+  p: string,
+  { isFirstUse }: { isFirstUse: boolean },
+): Promise<readonly string[]> {
+  const patienceMs = isFirstUse ? PATIENCE_MS.firstUse : PATIENCE_MS.apply;
+  return database.exclusively(`holdfast:schema:${p}`, { patienceMs, withinMs: WITHIN_MS }, async (run) => {
     const made: string[] = [];
     for (const migration of await missingMigrations(run, p)) {
       const refused = await make(migration, run, p);
       if (!refused) made.push(`${migration.version}: ${migration.about}`);
-      else if (!(mayFail && migration.optional)) throw refused;
+      else if (!migration.optional || !(isFirstUse || refused.isBeyond)) throw refused.error;
+      else if (refused.isBeyond) warnBeyond();
     }
     return made;
   });
 }
 
-/** Answers what to say if the user may not do it. */
-async function make({ statements, version }: Migration, run: Ask, p: string): Promise<EngineError | undefined> {
+interface Refused {
+  readonly error: EngineError;
+  /** Not by somebody who may grant the right: the server does not know such statements. */
+  readonly isBeyond: boolean;
+}
+
+async function make({ statements, version, optional }: Migration, run: Ask, p: string): Promise<Refused | undefined> {
   for (const statement of [migrationTable(p), ...statements, recorded(p, version)]) {
     try {
       await run(statement);
     } catch (error) {
-      if (NOT_ALLOWED.has(errnoOf(error))) return notAllowed(statement, error);
+      if (NOT_ALLOWED.has(errnoOf(error))) return { error: notAllowed(statement, error), isBeyond: false };
+      if (optional && statements.includes(statement) && isBeyond(error))
+        return { error: asEngineError(error), isBeyond: true };
       throw explained(error);
     }
   }
   return undefined;
+}
+
+function asEngineError(error: unknown): EngineError {
+  const known = explained(error);
+  return known instanceof EngineError ? known : new EngineError(known.message, { cause: known });
+}
+
+function warnBeyond(): void {
+  warnOnce(
+    'This server does not take the stored procedures of Holdfast (MySQL does from 8.0.29 on): the strategy ‘queue’ does without, with ' +
+      'about nine round trips for each step of a lock instead of one.',
+  );
 }
 
 function recorded(p: string, version: number): string {
@@ -160,11 +227,7 @@ function notAllowed(statement: string, error: unknown): EngineError {
   const { cause } = explained(error);
   return new EngineError(
     `The database user may not make the tables and routines of Holdfast. Somebody who may has to run \`holdfast schema apply\`, or what ` +
-      `\`holdfast schema print\` shows; this statement was refused:\n${statement}`,
-    { retryable: false, cause },
+      `\`holdfast schema print\` shows; this statement was refused:`,
+    { retryable: false, cause, statement },
   );
-}
-
-function howTo({ statements }: Migration): string {
-  return `Run \`holdfast schema apply\`, or what \`holdfast schema print\` shows; the first statement that is missing:\n${statements[0]}`;
 }

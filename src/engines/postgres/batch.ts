@@ -3,6 +3,7 @@
  * about. While calls are under way, the rest gathers for the next one, so a busy server gets larger calls, not more.
  */
 import { EngineError } from '../../core/errors.js';
+import { nextTick } from '../../core/real-time.js';
 
 /** A function of protocol.ts, `enter` or `leave`, and what it gets beside session and namespace. */
 export type Words = readonly [routine: 'enter' | 'leave', id: string, line: string, ...rest: readonly unknown[]];
@@ -24,7 +25,7 @@ const STEPS_AT_ONCE = 32;
 /** Fewer than a pool has connections: others want some, too. */
 const CALLS_AT_ONCE = 3;
 
-export class Steps {
+export class Batches {
   readonly #calls: StepCalls;
   #queue: Step[] = [];
   /** Lines that a call under way is about. Calls may overtake each other, the steps of one line may not. */
@@ -41,7 +42,7 @@ export class Steps {
     return new Promise((answer, fail) => {
       this.#queue.push({ words, answer, fail });
       // After all that is ready to run has run: then nothing more joins this turn.
-      if (!this.#due) process.nextTick(() => this.#send());
+      if (!this.#due) nextTick(() => this.#send());
       this.#due = true;
     });
   }

@@ -2,9 +2,10 @@
  * The `queue` strategy: rows for sessions, lines and claims; the protocol is in protocol.ts.
  *
  *     enter ─▶ function ─▶ held              one round trip
- *              function ─▶ waiting ┄┄ leave of another: function ─▶ NOTIFY to our channel, with the token ─▶ held
+ *              function ─▶ waiting ┄┄ leave of another: function ─▶ NOTIFY to our channel, with token and nonce ─▶ held
  *
- * A message is a hint: who missed one finds its grant when the listener hears again, or with the next beat.
+ * A message is a hint, and a grant is believed if it has the nonce of its claim: see kit/message.ts. Who missed one finds its grant
+ * when the listener hears again, or with the next beat.
  */
 import type { Clock, Timer } from '../../core/clock.js';
 import type {
@@ -16,18 +17,19 @@ import type {
   Session,
   SessionListener,
 } from '../../core/engine.js';
-import { ConfigError } from '../../core/errors.js';
+import { DeathWatch } from '../../kit/death-watch.js';
 import type { Database } from './client/database.js';
+import { isMissing, isReadOnly } from './client/errors.js';
+import { proveTransactionLocks } from './exclusion.js';
 import { listLines } from './listing.js';
 import { Listener } from './client/listener.js';
 import type { Names } from '../../sql/postgres-names.js';
 import { PostgresRegisters } from './registers.js';
 import { type Queue, QueueSession } from './session.js';
+import { answerOf, guarded } from './settings.js';
 
 /** While messages do not come through. */
 const POLL_MS = 100;
-/** All who wait look when a session should have died; the first of them does the work, so they come one after the other. */
-const STAGGER_MS = 50;
 /** How many beats there are between two cleanings. */
 const CLEAN_EVERY = 10;
 /** The answer of `sweep` when it did not get through with what is due. */
@@ -43,10 +45,10 @@ export class QueueEngine implements Engine, Queue {
   readonly #inbox: string;
   readonly #listener: Listener;
   readonly #sessions = new Set<QueueSession>();
-  #looking: Timer | undefined;
-  #lookAt = Number.POSITIVE_INFINITY;
+  readonly #deaths: DeathWatch;
   #polling: Timer | undefined;
   #beats = 0;
+  #closed = false;
 
   constructor(database: Database, names: Names, { namespace, clock }: EngineSetup) {
     this.namespace = namespace;
@@ -55,18 +57,25 @@ export class QueueEngine implements Engine, Queue {
     this.#clock = clock;
     this.registers = new PostgresRegisters(database, names, namespace);
     this.#inbox = `holdfast_${clock.id()}`;
+    this.#deaths = new DeathWatch({
+      clock,
+      waits: () => this.#anybodyWaits,
+      look: () => this.#quietly(this.#sweep()),
+    });
     this.#listener = new Listener({
       database,
       clock,
       channel: this.#inbox,
-      message: (text) => this.#message(text),
+      message: (text) => this.#sessions.forEach((session) => session.message(text)),
       resumed: () => this.#lookAll(),
     });
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
     this.#database.serve(options.ttlMs);
-    const session = new QueueSession(this, options, listener);
+    await proveTransactionLocks(this.#database);
+    this.#listener.start();
+    const session = new QueueSession(this, options, listener, this.#clock);
     await session.open(this.#inbox);
     this.#sessions.add(session);
     return session;
@@ -83,8 +92,8 @@ export class QueueEngine implements Engine, Queue {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#looking?.close();
-    this.#lookAt = Number.NEGATIVE_INFINITY;
+    this.#closed = true;
+    this.#deaths.close();
     this.#polling?.close();
     await this.#listener.close();
     await this.#database.close();
@@ -93,21 +102,26 @@ export class QueueEngine implements Engine, Queue {
   // --- for sessions ---------------------------------------------------------------------------------------------
 
   async call(routine: string, ...args: readonly unknown[]): Promise<string | null> {
-    const [row] = await this.#database.query(this.#text(routine, args.length), args);
-    return row![0]!;
+    return answerOf(await this.#database.query(this.#text(routine, args.length), args));
   }
 
   async callAside(routine: string, ...args: readonly unknown[]): Promise<string | null> {
-    if (!this.#listener.isFree) {
+    const asked = this.#listener.tryQuery(this.#text(routine, args.length), args);
+    if (!asked) {
       this.#listener.prove();
       return this.call(routine, ...args);
     }
-    const [row] = await this.#listener.query(this.#text(routine, args.length), args);
-    return row![0]!;
+    try {
+      return answerOf(await asked);
+    } catch (error) {
+      // There may be a successor, or tables to be made: the pool finds out.
+      if (isReadOnly(error) || isMissing(error)) return this.call(routine, ...args);
+      throw error;
+    }
   }
 
   waits(lookMs: number): void {
-    if (lookMs >= 0) this.#lookIn(lookMs);
+    this.#deaths.expect(lookMs);
     this.#poll();
   }
 
@@ -127,38 +141,18 @@ export class QueueEngine implements Engine, Queue {
     return [...this.#sessions].some((session) => session.hasWaiting);
   }
 
-  #message(text: string): void {
-    const [, what, id, rest] = /^(\S+) (\S+) (.*)$/s.exec(text) ?? [];
-    if (what === undefined || id === undefined || rest === undefined) return;
-    for (const session of this.#sessions) session.message(what, id, rest);
-  }
-
   #lookAll(): void {
     for (const session of this.#sessions) this.#quietly(session.look());
   }
 
   #poll(): void {
-    if (this.#polling || this.#listener.hears || this.#lookAt === Number.NEGATIVE_INFINITY) return;
+    if (this.#polling || this.#listener.hears || this.#closed) return;
     this.#polling = this.#clock.timer(POLL_MS * (0.5 + this.#clock.random()), () => {
       this.#polling = undefined;
       this.#lookAll();
       if (this.#anybodyWaits) this.#poll();
     });
     this.#polling.unref();
-  }
-
-  /** The dead send nothing: those who wait for them look by themselves. */
-  #lookIn(ms: number): void {
-    const delayMs = ms + 1 + this.#clock.random() * STAGGER_MS;
-    const at = this.#clock.now() + delayMs;
-    if (this.#lookAt <= at) return;
-    this.#looking?.close();
-    this.#lookAt = at;
-    this.#looking = this.#clock.timer(delayMs, () => {
-      this.#lookAt = Number.POSITIVE_INFINITY;
-      if (this.#anybodyWaits) this.#quietly(this.#sweep());
-    });
-    this.#looking.unref();
   }
 
   async #sweep(): Promise<void> {
@@ -181,21 +175,6 @@ export class QueueEngine implements Engine, Queue {
 
   #text(routine: string, count: number): string {
     const args = Array.from({ length: count }, (_, at) => `$${at + 1}`).join(', ');
-    return `SELECT ${this.#names.of(routine)}(${args})`;
+    return guarded(`${this.#names.of(routine)}(${args})`);
   }
-}
-
-/** What the protocol relies on. */
-export async function checkSettings(database: Database): Promise<void> {
-  const [row] = await database.query(
-    `SELECT current_setting('transaction_isolation'), current_setting('server_encoding'), current_setting('server_version_num')`,
-  );
-  const [isolation, encoding, version] = row!;
-  if (isolation !== 'read committed')
-    throw new ConfigError(
-      `postgres: the connections use the isolation level "${isolation}". Give Holdfast a pool with "read committed".`,
-    );
-  if (encoding !== 'UTF8')
-    throw new ConfigError(`postgres: the database has the encoding ${encoding}; names need UTF8.`);
-  if (Number(version) < 120_000) throw new ConfigError('postgres: PostgreSQL 12 or newer is needed.');
 }

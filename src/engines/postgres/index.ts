@@ -1,17 +1,19 @@
 /**
- * PostgreSQL as a lock server. Two strategies: `queue` (queue.ts: rows, and functions in the database) and `advisory`
+ * PostgreSQL as a lock server. Two strategies: `queue` (engine.ts: rows, and functions in the database) and `advisory`
  * (advisory/: PostgreSQL's own session locks). What we need of the client is client/database.ts.
  */
 import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
-import { loadPeer } from '../../kit/peer.js';
+import { checkOptions, type Known } from '../../core/options.js';
+import { exportsOf, notLoaded } from '../../kit/peer.js';
 import type { Schema } from '../../kit/schema.js';
-import { parseEngineUrl, placeOf } from '../../kit/url.js';
+import { located, parseEngineUrl, titleOfClient } from '../../kit/url.js';
 import { AdvisoryEngine } from './advisory/engine.js';
 import { Database, type PgPool } from './client/database.js';
 import { Names, type SchemaOptions } from '../../sql/postgres-names.js';
-import { checkSettings, QueueEngine } from './engine.js';
+import { QueueEngine } from './engine.js';
 import { PostgresSchema } from './schema.js';
+import { checkSettings } from './settings.js';
 import { advisoryTraits, queueTraits } from './traits.js';
 import { type PostgresUrl, postgresUrl } from './url.js';
 
@@ -21,6 +23,8 @@ export interface PostgresOptions extends SchemaOptions {
   /** Whether missing tables and functions are made with the first use. Default: true. */
   readonly migrate?: boolean;
 }
+
+const OPTIONS: Known<PostgresOptions> = { strategy: true, migrate: true, schema: true, tablePrefix: true };
 
 interface Strategy {
   readonly traits: Traits;
@@ -44,6 +48,7 @@ const CONNECT_MS = 3_000;
  * const locks = new Holdfast(postgres(new pg.Pool({ host: 'localhost' })));
  */
 export function postgres(poolOrUrl: string | object, options: PostgresOptions = {}): EngineSource {
+  checkOptions(options, OPTIONS, 'postgres()');
   const { strategy = 'queue' } = options;
   if (typeof poolOrUrl === 'string') {
     const parsed = parseEngineUrl(poolOrUrl);
@@ -51,13 +56,17 @@ export function postgres(poolOrUrl: string | object, options: PostgresOptions = 
     const chosen = options.schema !== undefined || options.tablePrefix !== undefined;
     const names = chosen ? new Names(options) : url.names;
     const migrated = { ...url, names, migrate: options.migrate ?? url.migrate };
-    return { ...postgresFromUrl(migrated, strategy), place: placeOf(parsed) };
+    return { ...postgresFromUrl(migrated, strategy), ...located(parsed) };
   }
   if (!isPool(poolOrUrl))
     throw new ConfigError('postgres() takes a URL like "postgres://localhost:5432/app", or a Pool of pg.');
   const names = new Names(options);
   const { migrate = true } = options;
-  return { ...source(strategy, names, migrate, async () => new Database(poolOrUrl, false)), place: poolOrUrl };
+  return {
+    ...source(strategy, names, migrate, async () => new Database(poolOrUrl, false)),
+    place: poolOrUrl,
+    title: titleOfClient('postgres', poolOrUrl.options),
+  };
 }
 
 export function postgresFromUrl(url: PostgresUrl, strategy: string): EngineSource {
@@ -78,7 +87,9 @@ function source(strategy: string, names: Names, migrate: boolean, open: () => Pr
       const database = await open();
       try {
         await checkSettings(database);
-        await new PostgresSchema(database, names).ensure(migrate);
+        const schema = new PostgresSchema(database, names);
+        await schema.ensure(migrate);
+        if (migrate) database.remake = () => schema.migrate();
         return chosen.make(database, names, setup);
       } catch (error) {
         await database.close().catch(() => {});
@@ -89,9 +100,9 @@ function source(strategy: string, names: Names, migrate: boolean, open: () => Pr
 }
 
 async function databaseFromUrl(url: PostgresUrl): Promise<Database> {
-  const { default: pg } = await loadPeer('pg', () => import('pg'));
+  const { Pool } = await loadPg();
   const { host, port, user, password, database, ssl, applicationName } = url;
-  const pool = new pg.Pool({
+  const pool = new Pool({
     ...{ host, port, user, password, database, ssl },
     application_name: applicationName,
     max: CONNECTIONS,
@@ -103,6 +114,14 @@ async function databaseFromUrl(url: PostgresUrl): Promise<Database> {
   // An idle connection that breaks is replaced by the next call.
   pool.on('error', () => {});
   return new Database(pool as unknown as PgPool, true);
+}
+
+async function loadPg(): Promise<typeof import('pg')> {
+  try {
+    return exportsOf('pg', 'Pool', await import('pg'));
+  } catch (error) {
+    throw notLoaded('pg', error);
+  }
 }
 
 /** By its shape: the user's `pg` may be another copy than ours. */

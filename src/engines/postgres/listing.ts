@@ -15,11 +15,11 @@ export async function* listLines(
   { name, prefix }: LineQuery,
 ): AsyncIterable<EngineLine> {
   const wanted = name === undefined ? null : [`l${name}`, `s${name}`];
-  const text = `SELECT l.line, l.capacity, json_agg(json_build_array(c.id, c.held, c.weight, c.token::text,
-        floor(extract(epoch FROM c.since) * 1000), c.note) ORDER BY c.token)
+  const text = `SELECT l.line, l.capacity::text, pg_catalog.json_agg(pg_catalog.json_build_array(
+        c.id, c.held, c.weight, c.token::text, pg_catalog.floor(extract(epoch FROM c.since) * 1000), c.note) ORDER BY c.token)::text
       FROM ${names.of('line')} l JOIN ${names.of('claim')} c USING (namespace, line)
       WHERE namespace = $1 AND line > $2 AND ($3::text[] IS NULL OR line = ANY ($3))
-        AND starts_with(substr(line, 2), $4)
+        AND pg_catalog.starts_with(pg_catalog.substr(line, 2), $4)
       GROUP BY l.namespace, l.line ORDER BY l.line LIMIT ${LINES_AT_ONCE}`;
   for (let after = ''; ;) {
     const rows = await database.query(text, [namespace, after, wanted, prefix ?? '']);

@@ -38,6 +38,27 @@ const LINES_CLEANED_AT_ONCE = 5_000;
 
 /** `@word` is a table or a function of ours. */
 const ROUTINES = String.raw`
+-- What a promise rests on has to survive a crash, whatever the user has set. For the transaction that calls it.
+CREATE FUNCTION @durable()
+  RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END
+$$;
+
+-- A message is a hint, and must not fail what it is about: a queue that is full refuses the commit of whoever adds to it, and
+-- channels and texts of no length of ours are refused at once.
+CREATE FUNCTION @tell(a_channel text, a_message text)
+  RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF octet_length(a_channel) BETWEEN 1 AND 63 AND octet_length(a_message) < 8000 AND pg_notification_queue_usage() < 0.9 THEN
+    PERFORM pg_notify(a_channel, a_message);
+  END IF;
+END
+$$;
+
 -- Deletes the sessions that have expired. Answers how many.
 CREATE FUNCTION @bury(a_namespace text)
   RETURNS bigint LANGUAGE plpgsql AS $$
@@ -60,12 +81,13 @@ CREATE FUNCTION @next(a_namespace text, a_session text)
 BEGIN
   RETURN coalesce((
     SELECT greatest(0, ceil(extract(epoch FROM min(expires) - clock_timestamp()) * 1000))::bigint
-      FROM @session WHERE namespace = a_namespace AND id <> a_session
+      FROM @session WHERE namespace = a_namespace AND id <> a_session AND isfinite(expires)
   ), -1);
 END
 $$;
 
--- Grants from the first that waits while they fit, and tells them. Those of the dead go. The line is locked.
+-- Grants from the first that waits while they fit, and tells them. Those of the dead go, and who is left is counted: there may be
+-- rows that no count has. The line is locked.
 CREATE FUNCTION @admit(a_namespace text, a_line text)
   RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -74,24 +96,21 @@ DECLARE
   head record;
 BEGIN
   SELECT * INTO it FROM @line WHERE namespace = a_namespace AND line = a_line;
-  -- What is granted here has to survive a crash, whatever the user has set.
-  IF current_setting('synchronous_commit') = 'off' THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
+  PERFORM @durable();
   WHILE it.waiting > 0 LOOP
-    SELECT c.session, c.id, c.weight, c.token, s.inbox, s.expires <= clock_timestamp() AS expired INTO head
+    SELECT c.session, c.id, c.weight, c.token, c.nonce, s.inbox, s.expires <= clock_timestamp() AS expired INTO head
       FROM @claim c LEFT JOIN @session s ON s.id = c.session
       WHERE c.namespace = a_namespace AND c.line = a_line AND NOT c.held ORDER BY c.token LIMIT 1;
     IF NOT FOUND THEN
       it.waiting := 0;
     ELSIF head.inbox IS NULL OR (head.expired AND @bury(a_namespace) > 0) THEN
-      DELETE FROM @claim WHERE session = head.session AND id = head.id
-        AND NOT EXISTS (SELECT FROM @session WHERE id = head.session);
-      IF FOUND THEN it.waiting := it.waiting - 1; END IF;
+      DELETE FROM @claim c WHERE c.namespace = a_namespace AND c.line = a_line AND NOT c.held
+        AND NOT EXISTS (SELECT FROM @session s WHERE s.id = c.session);
+      SELECT count(*) INTO it.waiting FROM @claim WHERE namespace = a_namespace AND line = a_line AND NOT held;
     ELSE
       EXIT WHEN it.held + head.weight > it.capacity;
       UPDATE @claim SET held = true WHERE session = head.session AND id = head.id;
-      PERFORM pg_notify(head.inbox, 'granted ' || head.id || ' ' || head.token);
+      PERFORM @tell(head.inbox, 'granted ' || head.id || ' ' || head.token || coalesce(' ' || head.nonce, ''));
       it.held := it.held + head.weight;
       it.waiting := it.waiting - 1;
     END IF;
@@ -134,9 +153,10 @@ $$;
 
 -- Answers h<token> held, w<milliseconds until it may be worth a look> waiting, r refused, m<capacity> the line has
 -- another capacity, g the session is gone.
+-- A claim that enters again keeps the nonce of its first time.
 CREATE FUNCTION @enter(
     a_session text, a_id text, a_namespace text, a_line text, a_serial bigint, a_weight bigint, a_capacity bigint,
-    a_wait boolean, a_note text)
+    a_wait boolean, a_note text, a_nonce text DEFAULT NULL)
   RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -176,10 +196,7 @@ BEGIN
     END IF;
   END IF;
 
-  -- A grant has to survive a crash, whatever the user has set.
-  IF current_setting('synchronous_commit') = 'off' THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
+  PERFORM @durable();
   UPDATE @line SET
       capacity = a_capacity,
       held = held + CASE WHEN fits THEN a_weight ELSE 0 END,
@@ -194,8 +211,8 @@ BEGIN
       RETURNING last_token INTO minted;
     fits := true;
   END IF;
-  INSERT INTO @claim (session, id, namespace, line, serial, weight, held, token, since, note)
-    VALUES (a_session, a_id, a_namespace, a_line, a_serial, a_weight, fits, minted, clock_timestamp(), a_note);
+  INSERT INTO @claim (session, id, namespace, line, serial, weight, held, token, since, note, nonce)
+    VALUES (a_session, a_id, a_namespace, a_line, a_serial, a_weight, fits, minted, clock_timestamp(), a_note, a_nonce);
   IF fits THEN RETURN 'h' || minted; END IF;
   RETURN 'w' || @next(a_namespace, a_session);
 END
@@ -243,7 +260,8 @@ BEGIN
   LOOP
     IF step.words->>0 = 'enter' THEN
       answers[step.at] := @enter(a_session, step.words->>1, a_namespace, step.words->>2, (step.words->>3)::bigint,
-        (step.words->>4)::bigint, (step.words->>5)::bigint, (step.words->>6)::boolean, step.words->>7);
+        (step.words->>4)::bigint, (step.words->>5)::bigint, (step.words->>6)::boolean, step.words->>7,
+        step.words->>8);
     ELSIF @leave(a_session, step.words->>1, a_namespace, step.words->>2) THEN
       answers[step.at] := 't';
     END IF;
@@ -279,6 +297,8 @@ DECLARE
   space text;
   tally record;
 BEGIN
+  -- Whoever beats believes in its locks for as long as this says.
+  PERFORM @durable();
   UPDATE @session SET expires = clock_timestamp() + ttl WHERE id = a_session AND expires > clock_timestamp()
     RETURNING namespace INTO space;
   IF NOT FOUND THEN RETURN NULL; END IF;
@@ -328,7 +348,9 @@ BEGIN
 END
 $$;
 
--- Takes the dead out of every line, and mends those where somebody waits and rows were deleted by hand. Answers in how many milliseconds to look again: -1 no need to, -2 at once.
+-- Takes the dead out of every line, and mends those where somebody waits and rows were deleted by hand. A line with rows that
+-- can't be counted is left as it is, and any of them come first, so that it can't keep the others from their turn. Answers in how
+-- many milliseconds to look again: -1 no need to, -2 at once.
 CREATE FUNCTION @sweep(a_namespace text, a_session text)
   RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -338,18 +360,23 @@ DECLARE
 BEGIN
   PERFORM @bury(a_namespace);
   FOR their IN
-    SELECT c.line, hashtextextended(a_namespace || E'\x1f' || c.line, 0) AS key
-      FROM @claim c LEFT JOIN @session s ON s.id = c.session
-      LEFT JOIN @line l ON l.namespace = c.namespace AND l.line = c.line
-      WHERE c.namespace = a_namespace GROUP BY c.line, l.line, l.waiting, l.held
-      HAVING bool_or(s.id IS NULL)
-        OR (bool_or(NOT c.held) AND (l.line IS NULL OR l.waiting <> count(*) FILTER (WHERE NOT c.held)
-          OR l.held <> coalesce(sum(c.weight) FILTER (WHERE c.held), 0)))
-      ORDER BY key LIMIT ${LINES_AT_ONCE}
+    SELECT line, hashtextextended(a_namespace || E'\x1f' || line, 0) AS key FROM (
+      SELECT c.line FROM @claim c LEFT JOIN @session s ON s.id = c.session
+        LEFT JOIN @line l ON l.namespace = c.namespace AND l.line = c.line
+        WHERE c.namespace = a_namespace GROUP BY c.line, l.line, l.waiting, l.held
+        HAVING bool_or(s.id IS NULL)
+          OR (bool_or(NOT c.held) AND (l.line IS NULL OR l.waiting <> count(*) FILTER (WHERE NOT c.held)
+            OR l.held <> coalesce(sum(c.weight) FILTER (WHERE c.held), 0)))
+        ORDER BY random() LIMIT ${LINES_AT_ONCE}
+    ) AS chosen ORDER BY key
   LOOP
     PERFORM pg_advisory_xact_lock(their.key);
-    PERFORM @empty(a_namespace, their.line);
-    count := count + 1;
+    BEGIN
+      PERFORM @empty(a_namespace, their.line);
+      count := count + 1;
+    EXCEPTION WHEN data_exception THEN
+      NULL;
+    END;
   END LOOP;
   IF count = ${LINES_AT_ONCE} THEN RETURN -2; END IF;
   RETURN @next(a_namespace, a_session);
@@ -390,21 +417,29 @@ CREATE FUNCTION @evict(a_namespace text, a_name text, a_id text, a_reason text)
 DECLARE
   owner text;
 BEGIN
+  PERFORM @durable();
   UPDATE @claim SET evicted = a_reason
     WHERE namespace = a_namespace AND line IN ('l' || a_name, 's' || a_name) AND id = a_id
     RETURNING session INTO owner;
   IF NOT FOUND THEN RETURN false; END IF;
-  -- A payload has at most 8,000 bytes; the beat brings the whole reason.
-  PERFORM pg_notify(inbox, 'evicted ' || a_id || ' ' || CASE WHEN length(a_reason) < 1000 THEN a_reason ELSE '""' END)
-    FROM @session WHERE id = owner;
+  -- The beat brings the reason.
+  PERFORM @tell(inbox, 'evicted ' || a_id) FROM @session WHERE id = owner;
   RETURN true;
 END
 $$;
 `;
 
-/** Every function, in the order in which they can be made. */
+/** Whose functions and operators ours mean, whatever is first in the search_path of whoever calls them. */
+const OWN_PATH = 'SET search_path = pg_catalog, pg_temp';
+
+/**
+ * Every function, in the order in which they can be made. A function that is there already is replaced. One with more
+ * arguments than before is made beside the old one; the new ones have defaults, so that older versions can call what they know.
+ */
 export function routines(names: Names): string[] {
   const texts = (ROUTINES + ADVISORY_ROUTINES)
+    .replaceAll('CREATE FUNCTION', 'CREATE OR REPLACE FUNCTION')
+    .replaceAll('LANGUAGE plpgsql AS', `LANGUAGE plpgsql ${OWN_PATH} AS`)
     .replaceAll(/@(\w+)/g, (_, word: string) => names.of(word))
     .split('$$;\n');
   return texts.slice(0, -1).map((text) => `${text.trim()}\n$$`);

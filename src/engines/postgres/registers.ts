@@ -15,7 +15,7 @@ export class PostgresRegisters implements Registers {
   constructor(database: Database, names: Names, namespace: string) {
     this.#database = database;
     this.#namespace = namespace;
-    this.#statements = statements(names.of('register'));
+    this.#statements = statements(names);
   }
 
   async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
@@ -59,38 +59,40 @@ export class PostgresRegisters implements Registers {
 
 const FORGOTTEN_AT_ONCE = 100;
 
-const COLUMNS = `encode(r.value, 'hex'), r.token,
-  greatest(0, extract(epoch FROM clock_timestamp() - r.written) * 1000)`;
+const NOW = 'pg_catalog.clock_timestamp()';
+const COLUMNS = `pg_catalog.encode(r.value, 'hex'), r.token::text,
+  (extract(epoch FROM ${NOW} - r.written) * 1000)::text`;
 
 /** A statement that presents a token answers no row if it is stale. */
 function statements(
-  register: string,
+  names: Names,
 ): Record<'get' | 'presentReader' | 'presentWriter' | 'set' | 'newest' | 'forget', string> {
+  const register = names.of('register');
   const one = 'namespace = $1 AND name = $2';
   const upsert = (values: string, change: string, fresh: string): string =>
     `INSERT INTO ${register} AS r (namespace, name, value, token, written, max_read, max_write, kept_until)
        VALUES ($1, $2, ${values})
        ON CONFLICT (namespace, name) DO UPDATE SET ${change} WHERE ${fresh}
-       RETURNING ${COLUMNS}`;
+       RETURNING ${COLUMNS}, ${names.of('durable')}()`;
   const writerIsFresh = 'r.max_write <= excluded.max_write AND r.max_read < excluded.max_write';
   return {
     get: `SELECT ${COLUMNS} FROM ${register} r WHERE ${one}`,
     presentReader: upsert(
-      `NULL, 0, clock_timestamp(), $3, 0, NULL`,
+      `NULL, 0, ${NOW}, $3, 0, NULL`,
       `max_read = greatest(r.max_read, excluded.max_read)`,
       `r.max_write < excluded.max_read`,
     ),
-    presentWriter: upsert(`NULL, 0, clock_timestamp(), 0, $3, NULL`, `max_write = excluded.max_write`, writerIsFresh),
+    presentWriter: upsert(`NULL, 0, ${NOW}, 0, $3, NULL`, `max_write = excluded.max_write`, writerIsFresh),
     set: upsert(
-      `$4, $3, clock_timestamp(), 0, $3, clock_timestamp() + $5 * interval '1 millisecond'`,
+      `$4, $3, ${NOW}, 0, $3, ${NOW} + $5 * interval '1 millisecond'`,
       `value = excluded.value, token = excluded.token, written = excluded.written, max_write = excluded.max_write,
          kept_until = excluded.kept_until`,
       writerIsFresh,
     ),
-    newest: `SELECT greatest(max_read, max_write) FROM ${register} WHERE ${one}`,
+    newest: `SELECT greatest(max_read, max_write)::text FROM ${register} WHERE ${one}`,
     // now(), not clock_timestamp(): for that no index is used.
     forget: `DELETE FROM ${register} WHERE ctid = ANY (ARRAY(
-      SELECT ctid FROM ${register} WHERE kept_until <= now() ORDER BY kept_until LIMIT ${FORGOTTEN_AT_ONCE}
+      SELECT ctid FROM ${register} WHERE kept_until <= pg_catalog.now() ORDER BY kept_until LIMIT ${FORGOTTEN_AT_ONCE}
         FOR UPDATE SKIP LOCKED)) RETURNING 1`,
   };
 }

@@ -3,13 +3,13 @@
  * advisory lock, and each migration is one transaction with the note that it was made. A database that is ahead of us is
  * fine: migrations keep what older versions call, so that a fleet can be updated one by one.
  */
-import { EngineError } from '../../core/errors.js';
+import { EngineError, MigrationLockError } from '../../core/errors.js';
 import type { Schema } from '../../kit/schema.js';
-import type { Database } from './client/database.js';
+import { BEGIN, type Database, type Run } from './client/database.js';
 import { postgresFenceTable } from '../../sql/fence-table.js';
 import type { Names } from '../../sql/postgres-names.js';
 import { routines } from './protocol.js';
-import { codeOf } from './client/errors.js';
+import { codeOf, isMissing, readOnly } from './client/errors.js';
 
 interface Migration {
   readonly title: string;
@@ -19,8 +19,10 @@ interface Migration {
 /** Never change one that has been released: add another. */
 const MIGRATIONS: readonly Migration[] = [
   { title: 'tables of sessions, lines, claims and registers', statements: tables },
-  { title: 'functions', statements: routines },
+  // They are made by the last migration that changed any of them.
+  { title: 'functions', statements: () => [] },
   { title: 'the table of fences', statements: (names) => [postgresFenceTable(names)] },
+  { title: 'the nonce of a claim', statements: (names) => [nonceOfClaims(names), ...routines(names)] },
 ];
 
 function tables(names: Names): string[] {
@@ -79,8 +81,16 @@ function tables(names: Names): string[] {
   ];
 }
 
-/** No such table, no such schema. */
-const MISSING = new Set(['42P01', '3F000']);
+/** Which the claim's session chose, and is told with its grant: see kit/message.ts. Null: it entered without one. */
+function nonceOfClaims(names: Names): string {
+  return `ALTER TABLE ${names.of('claim')} ADD COLUMN nonce text`;
+}
+
+/**
+ * For another that migrates, which takes a moment. Whoever needs a lock asks again; `holdfast schema apply` asks once. Below the
+ * deadline of a statement, so that it is the server that answers.
+ */
+const PATIENCE_MS = { firstUse: 1_000, apply: 4_000 };
 
 export class PostgresSchema implements Schema {
   readonly #database: Database;
@@ -95,13 +105,19 @@ export class PostgresSchema implements Schema {
     return printSchema(this.#names);
   }
 
-  async apply(): Promise<readonly string[]> {
+  apply(): Promise<readonly string[]> {
+    return this.migrate(PATIENCE_MS.apply);
+  }
+
+  /** @param patienceMs how long to wait for another that migrates. */
+  async migrate(patienceMs: number = PATIENCE_MS.firstUse): Promise<readonly string[]> {
     return this.#database.pinned(async (run) => {
-      await run('BEGIN');
+      await run(BEGIN);
       try {
-        // One lock for all schemas: a migration takes a moment, and there are few.
-        await run(`SELECT pg_advisory_xact_lock(hashtextextended('holdfast migration', 0))`);
-        const [found] = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [this.#names.schema]);
+        const [access] = await run(`SELECT pg_catalog.current_setting('transaction_read_only')`);
+        if (access![0] === 'on') throw readOnly();
+        await lockMigrations(run, patienceMs);
+        const [found] = await run('SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1', [this.#names.schema]);
         // Not IF NOT EXISTS: that needs the right to make schemas even if it is there.
         if (!found) await run(`CREATE SCHEMA "${this.#names.schema}"`);
         const done = await this.#version(run);
@@ -123,10 +139,10 @@ export class PostgresSchema implements Schema {
   /** Makes sure that everything is there, before the first lock. */
   async ensure(mayMigrate: boolean): Promise<void> {
     const version = await this.#database
-      .query(`SELECT max(version) FROM ${this.#names.of('migration')}`)
+      .pinned((run) => run(`SELECT max(version)::text FROM ${this.#names.of('migration')}`))
       .then(([row]) => Number(row![0]))
       .catch((error: unknown) => {
-        if (MISSING.has(codeOf(error))) return 0;
+        if (isMissing(error)) return 0;
         throw error;
       });
     if (version >= MIGRATIONS.length) return;
@@ -137,7 +153,7 @@ export class PostgresSchema implements Schema {
         { retryable: false },
       );
     }
-    await this.apply();
+    await this.migrate();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -146,14 +162,25 @@ export class PostgresSchema implements Schema {
 
   async #version(run: Run): Promise<number | undefined> {
     const table = this.#names.of('migration');
-    const [found] = await run('SELECT to_regclass($1)', [table]);
+    const [found] = await run('SELECT pg_catalog.to_regclass($1)::text', [table]);
     if (found![0] === null) return undefined;
-    const [row] = await run(`SELECT coalesce(max(version), 0) FROM ${table}`);
+    const [row] = await run(`SELECT coalesce(max(version), 0)::text FROM ${table}`);
     return Number(row![0]);
   }
 }
 
-type Run = (text: string, values?: readonly unknown[]) => Promise<readonly (readonly (string | null)[])[]>;
+/** One lock for all schemas: there are few. */
+async function lockMigrations(run: Run, patienceMs: number): Promise<void> {
+  await run(`SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = ${patienceMs}`);
+  try {
+    await run(`SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('holdfast migration', 0))`);
+  } catch (error) {
+    if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+    throw new MigrationLockError('of this database', 'pg_locks shows it, with locktype advisory');
+  }
+}
+
+const LOCK_NOT_AVAILABLE = '55P03';
 
 /** All statements, as one script. */
 function printSchema(names: Names): string {

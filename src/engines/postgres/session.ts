@@ -1,4 +1,5 @@
 /** A session of the `queue` strategy: each call is one of the functions in protocol.ts. */
+import type { Clock } from '../../core/clock.js';
 import type {
   Claim,
   ClaimRef,
@@ -11,8 +12,9 @@ import type {
   SessionListener,
 } from '../../core/engine.js';
 import { Awaited } from '../../kit/awaited.js';
+import { foreignJson } from '../../kit/foreign-json.js';
 import { lineId, lineRef } from '../../kit/line-id.js';
-import { Steps } from './batch.js';
+import { Batches } from './batch.js';
 
 /** What a session needs of its engine. */
 export interface Queue {
@@ -38,17 +40,17 @@ export class QueueSession implements Session {
   readonly ttlMs: number;
   readonly #id: string;
   readonly #queue: Queue;
-  readonly #steps: Steps;
+  readonly #steps: Batches;
   readonly #awaited: Awaited;
   /** Under way: the core asks again when an answer is late, and a busy server is not to be asked twice. */
   readonly #entering = new Map<string, Promise<Place>>();
 
-  constructor(queue: Queue, { id, ttlMs }: OpenOptions, listener: SessionListener) {
+  constructor(queue: Queue, { id, ttlMs }: OpenOptions, listener: SessionListener, clock: Clock) {
     this.#queue = queue;
     this.#id = id;
     this.ttlMs = ttlMs;
-    this.#awaited = new Awaited(listener);
-    this.#steps = new Steps({
+    this.#awaited = new Awaited(listener, () => clock.id());
+    this.#steps = new Batches({
       one: ([routine, claim, ...rest]) => queue.call(routine, id, claim, queue.namespace, ...rest),
       many: async (steps) =>
         JSON.parse((await queue.call('steps', id, queue.namespace, JSON.stringify(steps)))!) as (string | null)[],
@@ -72,11 +74,12 @@ export class QueueSession implements Session {
   }
 
   async #enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
-    this.#awaited.add(id);
-    const answer = (await this.#steps.ask('enter', id, lineId(line), serial, weight, capacity, wait, note)) ?? 'g';
+    const nonce = this.#awaited.add(id);
+    const words = [id, lineId(line), serial, weight, capacity, wait, note, nonce] as const;
+    const answer = (await this.#steps.ask('enter', ...words)) ?? 'g';
     const place = placeOf(answer);
     // A message may have overtaken this answer: then it is not waiting any more.
-    if (place.state !== 'waiting') this.#awaited.delete(id);
+    if (place.state !== 'waiting') this.#awaited.answered(id, nonce);
     else if (this.#awaited.has(id)) this.#queue.waits(Number(answer.slice(1)));
     return place;
   }
@@ -108,9 +111,9 @@ export class QueueSession implements Session {
 
   // --- what the server tells us ---------------------------------------------------------------------------------
 
-  message(what: string, id: string, rest: string): void {
-    if (what === 'granted') this.#awaited.granted(id, BigInt(rest));
-    else if (what === 'evicted') this.#evicted(id, rest);
+  /** Whoever may connect can write here. */
+  message(text: string): void {
+    this.#awaited.heard(text);
   }
 
   /** Asks how those stand that wait: messages were missed, or do not come at all. */
@@ -125,7 +128,8 @@ export class QueueSession implements Session {
   }
 
   #evicted(id: string, reason: string): void {
-    this.#awaited.evicted(id, JSON.parse(reason) as string);
+    const text = foreignJson(reason);
+    this.#awaited.evicted(id, typeof text === 'string' ? text : reason);
   }
 }
 

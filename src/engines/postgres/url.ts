@@ -1,4 +1,6 @@
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { ConfigError } from '../../core/errors.js';
 import { decode, type EngineUrl } from '../../kit/url.js';
 import { Names } from '../../sql/postgres-names.js';
@@ -31,27 +33,54 @@ export function postgresUrl({ hosts, user, password, path, params }: EngineUrl):
     user,
     password,
     database: database === '' ? undefined : decode(database),
-    ssl: ssl(params.get('sslmode'), params.get('sslrootcert')),
+    ssl: ssl(host.host, params.get('sslmode'), params.get('sslrootcert')),
     applicationName: params.get('application_name') ?? 'holdfast',
     names: new Names({ schema: params.get('schema'), tablePrefix: params.get('tablePrefix') }),
     migrate: flag(params.get('migrate')),
   };
 }
 
-/** The modes mean what they mean to psql: `require` encrypts and trusts whoever answers. */
-function ssl(mode = 'disable', rootCertificate: string | undefined): false | object {
-  const ca = rootCertificate === undefined ? {} : { ca: readFileSync(rootCertificate, 'utf8') };
+/**
+ * The modes mean what they mean to psql: `require` encrypts and trusts whoever answers, and is `verify-ca` where a root
+ * certificate is given; `verify-ca` wants a certificate of that authority, and `verify-full` one for this host as well.
+ */
+function ssl(host: string, mode = 'disable', rootCertificate: string | undefined): false | object {
+  const ca = rootCertificate === undefined ? undefined : certificateOf(rootCertificate);
+  const ofAuthority = { ca, rejectUnauthorized: true, checkServerIdentity: () => undefined };
   switch (mode) {
     case 'disable':
-      return false;
+      if (!ca) return false;
+      throw new ConfigError(
+        "postgres: 'sslrootcert' is of no use with sslmode 'disable', the default. Take 'verify-full'.",
+      );
     case 'require':
-      return { rejectUnauthorized: false };
+      return ca ? ofAuthority : { rejectUnauthorized: false };
     case 'verify-ca':
-      return { ...ca, checkServerIdentity: () => undefined };
+      // Of the authorities that all the world trusts anybody can have a certificate.
+      if (!ca) throw new ConfigError("postgres: sslmode 'verify-ca' needs 'sslrootcert'.");
+      return ofAuthority;
     case 'verify-full':
-      return ca;
+      return { ca, rejectUnauthorized: true, checkServerIdentity: isFor(host) };
     default:
       throw new ConfigError("postgres: sslmode is 'disable', 'require', 'verify-ca' or 'verify-full'.");
+  }
+}
+
+/** By name: of a host that is an address, older versions of `pg` tell Node.js nothing, which then takes any `localhost`. */
+function isFor(host: string): (_: string, certificate: PeerCertificate) => Error | undefined {
+  return (_, certificate) => checkServerIdentity(host, certificate);
+}
+
+function certificateOf(file: string): string {
+  try {
+    const text = readFileSync(file, 'utf8');
+    // Throws where there is none: to Node.js that would be an authority of nobody.
+    void new X509Certificate(text);
+    return text;
+  } catch (error) {
+    throw new ConfigError("postgres: the file of 'sslrootcert' can't be read, or is no certificate in PEM.", {
+      cause: error,
+    });
   }
 }
 

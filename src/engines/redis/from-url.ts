@@ -2,7 +2,7 @@
  * Clients that we make ourselves, of ioredis. What its defaults do to locks (measured): a command whose reply is lost is
  * sent again without a word, a hung server is waited for without end, and one behind Sentinel is never left.
  */
-import { loadPeer } from '../../kit/peer.js';
+import { exportsOf, notLoaded } from '../../kit/peer.js';
 import type { IoredisClient } from './client/ioredis.js';
 import type { RedisUrl } from './url.js';
 
@@ -12,7 +12,7 @@ const SILENCE_MS = 3_000;
 const CONNECT_MS = 3_000;
 
 export async function clientFromUrl(url: RedisUrl): Promise<IoredisClient> {
-  const { Redis, Cluster } = await loadPeer('ioredis', () => import('ioredis'));
+  const { Redis, Cluster } = await loadIoredis();
   const { kind, hosts, user, password, db, master, sentinelPassword, tls } = url;
   const connection = {
     ...(user !== undefined && { username: user }),
@@ -49,5 +49,13 @@ export async function clientFromUrl(url: RedisUrl): Promise<IoredisClient> {
       retryDelayOnClusterDown: 100,
       clusterRetryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
     });
+  }
+}
+
+async function loadIoredis(): Promise<Pick<typeof import('ioredis'), 'Redis' | 'Cluster'>> {
+  try {
+    return exportsOf('ioredis', 'Redis', await import('ioredis'));
+  } catch (error) {
+    throw notLoaded('ioredis', error);
   }
 }

@@ -1,13 +1,16 @@
 /**
- * Redis as a lock server: single, behind Sentinel, or a cluster; what we need of a client is port.ts.
+ * Redis as a lock server: single, behind Sentinel, or a cluster; what we need of a client is client/port.ts.
  *
- * Three strategies: `queue` (queue.ts) is ours and can do everything. `plain` (plain.ts) and `hash` (hash.ts) speak what
- * programs in other languages speak, so that they and we exclude each other. Several independent servers are redlock.ts.
+ * Three strategies: `queue` (queue/) is ours and can do everything. `plain` (slots/plain.ts) and `hash` (slots/hash.ts)
+ * speak what programs in other languages speak, so that they and we exclude each other. Several independent servers are
+ * redlock/.
  */
 import type { Engine, EngineSetup, EngineSource, Traits } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
-import { parseEngineUrl, placeOf } from '../../kit/url.js';
+import { checkOptions, type Known } from '../../core/options.js';
+import { located, parseEngineUrl, titleOfClient } from '../../kit/url.js';
 import { show } from '../../core/duration.js';
+import { type EpochGuard, leastGuardMs } from './epoch-guard.js';
 import { clientFromUrl } from './from-url.js';
 import { hash } from './slots/hash.js';
 import { IoredisPort } from './client/ioredis.js';
@@ -18,7 +21,7 @@ import { QueueEngine } from './queue/engine.js';
 import { redlockFromUrl } from './redlock/index.js';
 import { clusterRealm } from './queue/keys.js';
 import { SlotEngine } from './slots/engine.js';
-import { hashTraits, plainTraits, traits } from './traits.js';
+import { hashTraits, plainTraits, queueTraits } from './traits.js';
 import { type RedisUrl, redisUrl } from './url.js';
 
 export { redlock, type RedlockOptions } from './redlock/index.js';
@@ -36,11 +39,14 @@ export interface RedisOptions {
   readonly key?: (name: string) => string;
   /**
    * After a restart or a failover, grant nothing for one ttl, because locks may have been lost that somebody still
-   * believes in. Default: true. Switch it off for tests and throw-away servers: on a server that has just been started
-   * the first lock waits. Only for `queue`.
+   * believes in. Default: true. Where instances with different ttls share locks, give the longest of them, `'60s'`: a server that
+   * has lost its memory does not know it. Switch it off (`false`) for tests and throw-away servers: on a server that has just been
+   * started the first lock waits. Only for `queue`.
    */
-  readonly epochGuard?: boolean;
+  readonly epochGuard?: EpochGuard;
 }
+
+const OPTIONS: Known<RedisOptions> = { strategy: true, key: true, epochGuard: true };
 
 /**
  * Locks in Redis, by a URL or on a client of yours, which is never closed: ioredis 5 or 6, iovalkey, node-redis 5 or 6;
@@ -51,12 +57,14 @@ export interface RedisOptions {
  * const locks = new Holdfast(redis(new Redis(6379)));
  */
 export function redis(clientOrUrl: string | object, options: RedisOptions = {}): EngineSource {
+  checkOptions(options, OPTIONS, 'redis()');
   if (typeof clientOrUrl !== 'string') {
     const cluster = portOf(clientOrUrl).cluster;
-    return { ...source(options, cluster, async () => portOf(clientOrUrl)), place: clientOrUrl };
+    const title = titleOfClient('redis', (clientOrUrl as { options?: unknown }).options);
+    return { ...source(options, cluster, async () => portOf(clientOrUrl)), place: clientOrUrl, title };
   }
   const parsed = parseEngineUrl(clientOrUrl);
-  return { ...redisFromUrl(redisUrl(parsed), options), place: placeOf(parsed) };
+  return { ...redisFromUrl(redisUrl(parsed), options), ...located(parsed) };
 }
 
 export function redisFromUrl(url: RedisUrl, options: RedisOptions = {}): EngineSource {
@@ -65,22 +73,22 @@ export function redisFromUrl(url: RedisUrl, options: RedisOptions = {}): EngineS
   return source(
     { ...options, strategy, epochGuard },
     url.kind === 'cluster',
-    async () => new IoredisPort(await clientFromUrl(url), true),
+    async () => new IoredisPort(await clientFromUrl(url), true, url.kind === 'single' ? [] : url.hosts),
   );
 }
 
-interface Strategy {
+interface EngineMaker {
   readonly traits: Traits;
-  engine(port: RedisPort, options: RedisOptions, setup: EngineSetup): Engine;
+  make(port: RedisPort, options: RedisOptions, setup: EngineSetup): Engine;
 }
 
-const STRATEGIES: Readonly<Record<RedisStrategy, Strategy>> = {
+const STRATEGIES: Readonly<Record<RedisStrategy, EngineMaker>> = {
   queue: {
-    traits,
-    engine: (port, { epochGuard = true }, setup) => new QueueEngine(port, epochGuard, setup),
+    traits: queueTraits,
+    make: (port, { epochGuard = true }, setup) => new QueueEngine(port, leastGuardMs(epochGuard), setup),
   },
-  plain: { traits: plainTraits, engine: (port, { key }, setup) => new SlotEngine(port, plain, key, setup) },
-  hash: { traits: hashTraits, engine: (port, { key }, setup) => new SlotEngine(port, hash, key, setup) },
+  plain: { traits: plainTraits, make: (port, { key }, setup) => new SlotEngine(port, plain, key, setup) },
+  hash: { traits: hashTraits, make: (port, { key }, setup) => new SlotEngine(port, hash, key, setup) },
 };
 
 function source(options: RedisOptions, cluster: boolean, connect: () => Promise<RedisPort>): EngineSource {
@@ -89,10 +97,12 @@ function source(options: RedisOptions, cluster: boolean, connect: () => Promise<
     throw new ConfigError(`redis has no strategy ${show(name)}. Known: ${Object.keys(STRATEGIES).join(', ')}.`);
   if (name === 'queue' && options.key)
     throw new ConfigError("'key' is for the strategies 'plain' and 'hash': a queue has keys of its own.");
+  // What is wrong with it is said when it is given, not when the first lock is taken.
+  leastGuardMs(options.epochGuard ?? true);
   const strategy = STRATEGIES[name];
   return {
     traits: strategy.traits,
     ...(cluster && name === 'queue' && { realm: clusterRealm }),
-    connect: async (setup) => strategy.engine(await connect(), options, setup),
+    connect: async (setup) => strategy.make(await connect(), options, setup),
   };
 }

@@ -6,6 +6,7 @@
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { defineScript, type RedisPort } from './client/port.js';
+import { registerKey } from './queue/keys.js';
 
 /**
  * KEYS: the register. ARGV: what to do (`get`, `open`, `set`), token, mode, value, how long to keep it in ms; 0 for ever.
@@ -31,16 +32,16 @@ end
 if what == 'open' and mode == 'write' then redis.call('HSET', KEYS[1], 'w', token) end
 if what == 'open' and mode == 'read' and token > read then redis.call('HSET', KEYS[1], 'r', token) end
 if not old then return { 1 } end
-return { 1, old, oldToken, math.max(0, nowMs - at) }
+return { 1, old, oldToken, nowMs - at }
 `);
 
 export class RedisRegisters implements Registers {
   readonly #port: RedisPort;
-  readonly #keyOf: (name: string) => string;
+  readonly #namespace: string;
 
-  constructor(port: RedisPort, keyOf: (name: string) => string) {
+  constructor(port: RedisPort, namespace: string) {
     this.#port = port;
-    this.#keyOf = keyOf;
+    this.#namespace = namespace;
   }
 
   async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
@@ -58,7 +59,8 @@ export class RedisRegisters implements Registers {
   }
 
   async #run(name: string, args: readonly string[]): Promise<unknown[]> {
-    return (await this.#port.run(REGISTER, [this.#keyOf(name)], args)) as unknown[];
+    const key = registerKey(this.#namespace, name, this.#port.cluster);
+    return (await this.#port.run(REGISTER, [key], args)) as unknown[];
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Traits } from '../../core/engine.js';
 import type { Scheme, Schemes, Strategy } from '../../kit/scheme.js';
 import { clusterRealm } from './queue/keys.js';
-import { hashTraits, plainTraits, redlockTraits, traits as queueTraits } from './traits.js';
+import { hashTraits, plainTraits, queueTraits, redlockTraits } from './traits.js';
 import { redisUrl } from './url.js';
 
 function strategy(traits: Traits): Strategy {

@@ -6,8 +6,10 @@
  *     redis+cluster://host:6379,host2:6379
  *     redlock://host:6379,host2,host3/0               rediss servers: redlock([…]) in code
  */
+import { parseDuration, show } from '../../core/duration.js';
 import { ConfigError } from '../../core/errors.js';
 import { decode, type EngineUrl } from '../../kit/url.js';
+import type { EpochGuard } from './epoch-guard.js';
 
 export interface RedisUrl {
   readonly kind: 'single' | 'sentinel' | 'cluster' | 'redlock';
@@ -20,7 +22,7 @@ export interface RedisUrl {
   readonly master: string;
   readonly sentinelPassword: string | undefined;
   readonly strategy: string | undefined;
-  readonly epochGuard: boolean;
+  readonly epochGuard: EpochGuard;
 }
 
 const KINDS: Readonly<Record<string, RedisUrl['kind']>> = {
@@ -49,7 +51,7 @@ export function redisUrl(url: EngineUrl): RedisUrl {
     ...pathOf(url, kind),
     sentinelPassword: url.params.get('sentinelPassword'),
     strategy: url.params.get('strategy'),
-    epochGuard: flag(url, 'epochGuard', true),
+    epochGuard: guardOf(url),
   };
 }
 
@@ -74,9 +76,12 @@ function pathOf({ path, hosts }: EngineUrl, kind: RedisUrl['kind']): { db: numbe
   return { db: Number(db), master };
 }
 
-function flag({ scheme, params }: EngineUrl, name: string, otherwise: boolean): boolean {
-  const text = params.get(name);
-  if (text === undefined) return otherwise;
-  if (text !== 'true' && text !== 'false') throw new ConfigError(`${scheme}: ${name} is 'true' or 'false'.`);
-  return text === 'true';
+function guardOf({ params }: EngineUrl): EpochGuard {
+  const text = params.get('epochGuard') ?? 'true';
+  if (text === 'true' || text === 'false') return text === 'true';
+  try {
+    return parseDuration(text, 'epochGuard');
+  } catch {
+    throw new ConfigError(`epochGuard is 'true', 'false' or a duration like '60s'; got ${show(text)}.`);
+  }
 }

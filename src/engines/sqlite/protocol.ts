@@ -3,15 +3,19 @@
  * alone; nothing here waits.
  *
  *     session   who lives, until when (system-wide monotonic time), and which process it is
- *     line      capacity, sum of held weights, number of waiters; a line without claims has no row
+ *     watch     what is seen of sessions whose times can't be compared with ours
  *     claim     one row each; tokens are the order in line; `held` = 1 for the longest prefix that fits
+ *     line      what its claims add up to: sum of held weights, number of waiters; a line without claims has no row
  *
  * - enter: reap what is in the way; the same claim again gives the same answer; mint max(last + 1, µs); append; hold if
  *   nobody waits and it fits. leave: remove, subtract its weight only if it held, admit. reap: remove *all* claims of the
  *   dead, waiting ones too, then admit.
- * - Dead is: expired by the monotonic clock of our own boot; or of our own pid namespace with no such process any more;
- *   or of a foreign boot (after a reboot, or another host) and not beaten for its ttl while we watched.
- * - Whoever is granted finds it by itself: it polls `data_version`, which costs next to nothing (index.ts).
+ * - Who is dead stands in census.ts.
+ * - Claims are the truth. A row that somebody deletes by hand costs what it stood for and nothing else, so a line whose numbers
+ *   do not fit its claims is counted anew: at once where they can't be right, before anybody is refused or waits because of
+ *   them, and with every beat of those who wait in it.
+ * - Whoever is granted finds it by itself: it looks from time to time (engine.ts). What is told it (`takeTold`) is a hint to look
+ *   now.
  *
  * What can go wrong: the process dies inside a transaction, which SQLite rolls back; the machine dies, and the last
  * commits may be gone with it, but so are all who held. Registers must outlive that: registers.ts syncs them to disk.
@@ -28,27 +32,19 @@ import type {
   Pulse,
   Roster,
 } from '../../core/engine.js';
+import { Date } from '../../core/real-time.js';
 import { agrees, type StandingClaim } from '../../kit/roster.js';
+import { Census } from './census.js';
 import type { Database, Statement } from './client/driver.js';
-import { host, isDead, monotonicMs } from './host.js';
+import { host, monotonicMs } from './host.js';
 import { FORGET } from './schema.js';
-
-interface SessionRow {
-  readonly id: string;
-  readonly boot_id: string;
-  readonly pid: number;
-  readonly pid_ns: string | null;
-  readonly start_time: string | null;
-  readonly ttl_ms: number;
-  readonly expires_ms: number;
-  readonly beats: number;
-}
 
 interface ClaimRow extends LineRef {
   readonly id: string;
   readonly session: string;
   readonly serial: number;
   readonly weight: number;
+  readonly capacity: number;
   readonly held: number;
   readonly token: number;
   readonly since: number;
@@ -63,46 +59,76 @@ interface LineRow {
 }
 
 const LINE = 'namespace = ? AND kind = ? AND name = ?';
+/** As floats: at an integer beyond 2^53, which only a stranger can have written, drivers throw. */
+const COUNTS = 'CAST(capacity AS REAL) AS capacity, CAST(held AS REAL) AS held, CAST(waiting AS REAL) AS waiting';
+/** The claims that we can show: others were not written by us. */
+const OURS = `kind IN ('lock', 'semaphore') AND typeof(id) = 'text' AND typeof(name) = 'text'
+  AND typeof(token) = 'integer' AND token BETWEEN 0 AND ${Number.MAX_SAFE_INTEGER}`;
+
+/** Who stands in a line: a claim of nobody counts for nothing, whatever somebody has written into it. */
+const IN_LINE = `${LINE} AND EXISTS (SELECT 1 FROM session WHERE session.id = claim.session)`;
 
 const STATEMENTS = {
   openSession: `INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`,
   isAlive: `SELECT 1 FROM session WHERE id = ? AND expires_ms > ?`,
-  allSessions: `SELECT * FROM session WHERE namespace = ?`,
   removeSession: `DELETE FROM session WHERE id = ?`,
+  endWatches: `DELETE FROM watch WHERE session NOT IN (SELECT id FROM session)`,
   // A session that is over is never brought back, not even if nobody has reaped it yet.
   beat: `UPDATE session SET expires_ms = ? + ttl_ms, beats = beats + 1 WHERE id = ? AND boot_id = ? AND expires_ms > ?`,
 
-  line: `SELECT capacity, held, waiting FROM line WHERE ${LINE}`,
-  everyLine: `SELECT kind, name, capacity FROM line WHERE namespace = ?`,
-  linesNamed: `SELECT kind, name, capacity FROM line WHERE namespace = ? AND name = ?`,
+  line: `SELECT ${COUNTS} FROM line WHERE ${LINE}`,
+  everyLine: `SELECT DISTINCT kind, name FROM claim WHERE namespace = ? AND ${OURS}`,
+  linesNamed: `SELECT DISTINCT kind, name FROM claim WHERE namespace = ? AND name = ? AND ${OURS}`,
   addToLine: `INSERT INTO line VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET held = held + excluded.held, waiting = waiting + excluded.waiting`,
-  changeLine: `UPDATE line SET held = held + ?, waiting = waiting + ? WHERE ${LINE} RETURNING capacity, held, waiting`,
+  changeLine: `UPDATE line SET held = held + ?, waiting = waiting + ? WHERE ${LINE} RETURNING ${COUNTS}`,
   removeLine: `DELETE FROM line WHERE ${LINE}`,
+  countLine: `INSERT OR REPLACE INTO line
+    SELECT namespace, kind, name, min(capacity), total(weight * (held = 1)), total(held = 0)
+    FROM claim WHERE ${IN_LINE} GROUP BY namespace, kind, name RETURNING ${COUNTS}`,
+  // The lines in which a session waits, if their numbers do not fit their claims.
+  miscounted: `SELECT mine.kind, mine.name
+    FROM (SELECT DISTINCT namespace, kind, name FROM claim WHERE session = ? AND held = 0) AS mine
+    LEFT JOIN line USING (namespace, kind, name)
+    WHERE (SELECT total(weight * (held = 1)) = line.held AND total(held = 0) = line.waiting FROM claim
+      WHERE claim.namespace = mine.namespace AND claim.kind = mine.kind AND claim.name = mine.name
+        AND EXISTS (SELECT 1 FROM session WHERE session.id = claim.session)) IS NOT TRUE`,
 
   claimById: `SELECT * FROM claim WHERE session = ? AND id = ?`,
-  claimsInLine: `SELECT * FROM claim WHERE ${LINE} ORDER BY token`,
+  claimsInLine: `SELECT id, token, held, CAST(weight AS REAL) AS weight, CAST(capacity AS REAL) AS capacity,
+      CAST(since AS REAL) AS since, CAST(note AS TEXT) AS note
+    FROM claim WHERE ${LINE} AND ${OURS} ORDER BY token`,
   claimsOfSession: `SELECT * FROM claim WHERE session = ?`,
-  firstWaiting: `SELECT * FROM claim WHERE ${LINE} AND held = 0 ORDER BY token LIMIT 1`,
-  addClaim: `INSERT INTO claim VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)`,
-  removeClaim: `DELETE FROM claim WHERE session = ? AND id = ? RETURNING kind, name, held, weight`,
+  firstWaiting: `SELECT session, id, kind, name, CAST(weight AS REAL) AS weight
+    FROM claim WHERE ${IN_LINE} AND held = 0 ORDER BY token LIMIT 1`,
+  addClaim: `INSERT INTO claim VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)`,
+  removeClaim: `DELETE FROM claim WHERE session = ? AND id = ?
+    RETURNING kind, name, CAST(held AS REAL) AS held, CAST(weight AS REAL) AS weight`,
+  linesOfSession: `SELECT DISTINCT kind, name FROM claim WHERE session = ? AND namespace = ?`,
+  removeClaims: `DELETE FROM claim WHERE session = ?`,
   hold: `UPDATE claim SET held = 1 WHERE session = ? AND id = ?`,
   reweigh: `UPDATE claim SET weight = ? WHERE session = ? AND id = ?`,
-  evict: `UPDATE claim SET evicted = ? WHERE id = ? AND namespace = ? AND kind IN ('lock', 'semaphore') AND name = ?`,
+  place: `SELECT 1 + count(*) AS place FROM claim AS mine JOIN claim AS other USING (namespace, kind, name)
+    WHERE mine.session = ? AND mine.id = ? AND other.held = 0 AND other.token < mine.token`,
+  evict: `UPDATE claim SET evicted = ? WHERE id = ? AND namespace = ? AND kind IN ('lock', 'semaphore') AND name = ?
+    RETURNING session`,
 
   forget: FORGET,
 
   mint: `UPDATE mint SET last_token = max(last_token + 1, ?) RETURNING last_token`,
+  startMint: `INSERT INTO mint SELECT max(coalesce(max(token), 0) + 1, ?) FROM claim RETURNING last_token`,
 };
 
 export class Ledger {
   readonly #namespace: string;
   readonly #sql: Readonly<Record<keyof typeof STATEMENTS, Statement>>;
-  /** Sessions of a foreign boot: since when, by our clock, their beat counter has not moved. */
-  readonly #watched = new Map<string, { beats: number; since: number }>();
+  readonly #census: Census;
+  /** Sessions that the open transaction has something to tell. */
+  readonly #told = new Set<string>();
 
   constructor(database: Database, namespace: string) {
     this.#namespace = namespace;
+    this.#census = new Census(database, namespace);
     const prepared = Object.entries(STATEMENTS).map(([name, text]) => [name, database.prepare(text)]);
     this.#sql = Object.fromEntries(prepared) as Record<keyof typeof STATEMENTS, Statement>;
   }
@@ -148,15 +174,23 @@ export class Ledger {
     const claim = this.#sql.claimById.get(session, id) as ClaimRow | undefined;
     if (!claim || weight >= claim.weight) return;
     this.#sql.reweigh.run(weight, session, id);
-    this.#admit(claim, this.#changeLine(claim, claim.held ? weight - claim.weight : 0, 0));
+    this.#changed(claim, claim.held ? weight - claim.weight : 0, 0);
   }
 
-  /** Answers the index as well if it does not match, and what has been evicted. */
-  beat(session: string, roster: Roster): { pulse: Pulse; evicted: readonly { id: string; reason: string }[] } {
+  /**
+   * Answers the index as well if it does not match, and what has been evicted.
+   * @param reap where there is something to reap, which is asked before (`hasNews`).
+   */
+  beat(
+    session: string,
+    roster: Roster,
+    reap: boolean,
+  ): { pulse: Pulse; evicted: readonly { id: string; reason: string }[] } {
     if (this.#sql.beat.run(monotonicMs(), session, host.bootId, monotonicMs()).changes === 0) {
       return { pulse: { alive: false }, evicted: [] };
     }
-    this.reap();
+    if (reap) this.reap();
+    for (const line of this.#sql.miscounted.all(session) as unknown as LineRef[]) this.#count(line);
     this.#sql.forget.run(Date.now());
     const claims = this.#sql.claimsOfSession.all(session) as unknown as ClaimRow[];
     const evicted = claims.flatMap(({ id, evicted: reason }) => (reason === null ? [] : [{ id, reason }]));
@@ -176,68 +210,84 @@ export class Ledger {
     return { token: claim?.held ? BigInt(claim.token) : undefined, evicted: claim?.evicted ?? undefined };
   }
 
-  /** Whether `reap` would find anything. A read, outside of any transaction, so that the living are not disturbed. */
-  hasDead(): boolean {
-    return (this.#sql.allSessions.all(this.#namespace) as unknown as SessionRow[]).some((session) =>
-      this.#isOver(session),
-    );
+  /** How many wait in its line up to this one: 1 is next. A read, outside of any transaction. */
+  place(session: string, id: string): number {
+    return (this.#sql.place.get(session, id) as { place: number }).place;
+  }
+
+  /** Whether `reap` would find anything. A read, outside of any transaction. */
+  hasNews(): boolean {
+    return this.#census.hasNews();
+  }
+
+  /** Whether `reap` could help a session that waits. A read, outside of any transaction, so that the living are not disturbed. */
+  hasNewsFor(session: string): boolean {
+    return this.#census.hasNewsFor(session);
+  }
+
+  /** Who was granted or evicted since the last call. */
+  takeTold(): string[] {
+    const told = [...this.#told];
+    this.#told.clear();
+    return told;
   }
 
   reap(): void {
-    const dead = (this.#sql.allSessions.all(this.#namespace) as unknown as SessionRow[]).filter((session) =>
-      this.#isOver(session),
-    );
-    this.#bury(dead.map(({ id }) => id));
+    this.#bury(this.#census.dead());
   }
 
   *inspect({ name, prefix }: LineQuery): Iterable<EngineLine> {
     const rows = (name === undefined
       ? this.#sql.everyLine.all(this.#namespace)
-      : this.#sql.linesNamed.all(this.#namespace, name)) as unknown as (LineRef & { capacity: number })[];
-    for (const { kind, name: lineName, capacity } of rows) {
+      : this.#sql.linesNamed.all(this.#namespace, name)) as unknown as LineRef[];
+    for (const { kind, name: lineName } of rows) {
       if (prefix !== undefined && !lineName.startsWith(prefix)) continue;
       const claims = this.#sql.claimsInLine.all(this.#namespace, kind, lineName) as unknown as ClaimRow[];
-      yield { kind, name: lineName, capacity, claims: claims.map(viewed) };
+      yield { kind, name: lineName, capacity: claims[0]!.capacity, claims: claims.map(viewed) };
     }
   }
 
   evict(name: string, claimId: string, reason: string): boolean {
-    return this.#sql.evict.run(reason, claimId, this.#namespace, name).changes !== 0;
+    const claim = this.#sql.evict.get(reason, claimId, this.#namespace, name) as ClaimRow | undefined;
+    if (claim) this.#told.add(claim.session);
+    return claim !== undefined;
   }
 
   // --- steps ----------------------------------------------------------------------------------------------------
 
   /** The line as it is once the dead are out of it: they are looked for only if they could be in the way. */
-  #lineFor({ line: { kind, name }, weight, capacity }: Claim): LineRow {
-    const find = (): LineRow => {
-      const row = this.#sql.line.get(this.#namespace, kind, name) as LineRow | undefined;
-      return row ?? { capacity, held: 0, waiting: 0 };
-    };
-    const line = find();
+  #lineFor({ line: ref, weight, capacity }: Claim): LineRow {
+    const empty = { capacity, held: 0, waiting: 0 };
+    const line = this.#line(ref) ?? this.#count(ref) ?? empty;
     if (line.waiting === 0 && line.capacity === capacity && line.held + weight <= capacity) return line;
-    this.reap();
-    return find();
+    // To look at every process takes longer than all the rest, and nobody else can write meanwhile.
+    if (this.#census.deadIn(ref).length > 0) this.reap();
+    const reaped = this.#line(ref);
+    // Behind somebody who waits one waits rightly: should the numbers be wrong, that one's next beat finds it.
+    if (reaped?.capacity === capacity && reaped.waiting > 0 && this.#firstWaiting(ref)) return reaped;
+    return this.#count(ref) ?? empty;
+  }
+
+  /** Undefined: nobody stands there, or these numbers can't be right. */
+  #line({ kind, name }: LineRef): LineRow | undefined {
+    const line = this.#sql.line.get(this.#namespace, kind, name) as LineRow | undefined;
+    return line && isPossible(line) ? line : undefined;
+  }
+
+  /** Counts a line anew, from its claims, and admits whoever fits. Undefined: nobody stands there. */
+  #count(ref: LineRef): LineRow | undefined {
+    const line = this.#sql.countLine.get(this.#namespace, ref.kind, ref.name) as LineRow | undefined;
+    if (line) return this.#admit(ref, line);
+    this.#sql.removeLine.run(this.#namespace, ref.kind, ref.name);
+    return undefined;
+  }
+
+  #firstWaiting({ kind, name }: LineRef): ClaimRow | undefined {
+    return this.#sql.firstWaiting.get(this.#namespace, kind, name) as ClaimRow | undefined;
   }
 
   #isAlive(id: string): boolean {
     return this.#sql.isAlive.get(id, monotonicMs()) !== undefined;
-  }
-
-  #isOver(session: SessionRow): boolean {
-    const { boot_id: bootId, pid, pid_ns: pidNamespace, start_time: startTime } = session;
-    if (bootId !== host.bootId) return this.#hasFallenSilent(session);
-    if (session.expires_ms <= monotonicMs()) return true;
-    return isDead({ bootId, pid, pidNamespace: pidNamespace ?? undefined, startTime: startTime ?? undefined });
-  }
-
-  #hasFallenSilent({ id, beats, ttl_ms: ttlMs }: SessionRow): boolean {
-    const now = monotonicMs();
-    const watched = this.#watched.get(id);
-    if (watched?.beats !== beats) {
-      this.#watched.set(id, { beats, since: now });
-      return false;
-    }
-    return now - watched.since >= ttlMs;
   }
 
   #append(
@@ -245,7 +295,7 @@ export class Ledger {
     { id, serial, weight, capacity, note, line: { kind, name } }: Claim,
     holds: boolean,
   ): number {
-    const { last_token: token } = this.#sql.mint.get(Math.floor(Date.now() * 1_000)) as { last_token: number };
+    const token = this.#mint();
     this.#sql.addClaim.run(
       session,
       id,
@@ -255,6 +305,7 @@ export class Ledger {
       name,
       serial,
       weight,
+      capacity,
       holds ? 1 : 0,
       Date.now(),
       note,
@@ -263,36 +314,55 @@ export class Ledger {
     return token;
   }
 
+  #mint(): number {
+    const us = Math.floor(Date.now() * 1_000);
+    const { last_token: token } = (this.#sql.mint.get(us) ?? this.#sql.startMint.get(us)) as { last_token: number };
+    return token;
+  }
+
   #bury(sessions: readonly string[]): void {
-    for (const id of sessions) {
-      this.#watched.delete(id);
-      this.#sql.removeSession.run(id);
-    }
-    for (const id of sessions) {
-      for (const { id: claimId } of this.#sql.claimsOfSession.all(id) as unknown as ClaimRow[]) {
-        // On the way, an earlier step may have granted it: what counts is how it stands now.
-        this.#left(this.#sql.removeClaim.get(id, claimId) as unknown as ClaimRow);
-      }
-    }
+    if (sessions.length === 0) return;
+    for (const id of sessions) this.#sql.removeSession.run(id);
+    this.#sql.endWatches.run();
+    const lines = sessions.flatMap((id) => this.#sql.linesOfSession.all(id, this.#namespace) as unknown as LineRef[]);
+    for (const id of sessions) this.#sql.removeClaims.run(id);
+    // Counted anew, not subtracted: nobody knows who has written the claims of the dead.
+    for (const line of new Map(lines.map((ref) => [JSON.stringify(ref), ref])).values()) this.#count(line);
   }
 
   #left(claim: ClaimRow): void {
-    this.#admit(claim, this.#changeLine(claim, claim.held ? -claim.weight : 0, claim.held ? 0 : -1));
+    this.#changed(claim, claim.held ? -claim.weight : 0, claim.held ? 0 : -1);
   }
 
-  #changeLine({ kind, name }: LineRef, heldBy: number, waitingBy: number): LineRow {
-    return this.#sql.changeLine.get(heldBy, waitingBy, this.#namespace, kind, name) as unknown as LineRow;
+  #changed(ref: LineRef, heldBy: number, waitingBy: number): void {
+    const line = this.#changeLine(ref, heldBy, waitingBy);
+    if (line && line.held >= 0 && line.waiting >= 0) this.#admit(ref, line);
+    else this.#count(ref);
   }
 
-  #admit({ kind, name }: LineRef, line: LineRow): void {
+  #changeLine({ kind, name }: LineRef, heldBy: number, waitingBy: number): LineRow | undefined {
+    return this.#sql.changeLine.get(heldBy, waitingBy, this.#namespace, kind, name) as LineRow | undefined;
+  }
+
+  /** Gives the line as it is then; undefined if nobody is left. */
+  #admit(ref: LineRef, line: LineRow): LineRow | undefined {
     while (line.waiting > 0) {
-      const next = this.#sql.firstWaiting.get(this.#namespace, kind, name) as unknown as ClaimRow;
-      if (line.held + next.weight > line.capacity) return;
+      const next = this.#firstWaiting(ref);
+      if (!next) return this.#count(ref);
+      if (line.held + next.weight > line.capacity) return line;
       this.#sql.hold.run(next.session, next.id);
-      line = this.#changeLine(next, next.weight, -1);
+      this.#told.add(next.session);
+      line = this.#changeLine(ref, next.weight, -1)!;
     }
-    if (line.held === 0) this.#sql.removeLine.run(this.#namespace, kind, name);
+    if (line.held > 0) return line;
+    this.#sql.removeLine.run(this.#namespace, ref.kind, ref.name);
+    return undefined;
   }
+}
+
+/** A line has a row while somebody stands in it. */
+function isPossible({ held, waiting }: LineRow): boolean {
+  return held >= 0 && waiting >= 0 && held + waiting > 0;
 }
 
 function standing({ id, serial, held }: ClaimRow): StandingClaim {

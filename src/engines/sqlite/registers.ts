@@ -3,10 +3,18 @@
  * and so does a checkpoint of the write-ahead log: both run in a thread of their own, with a connection of their own
  * (writer-thread.ts). It is started with the first change that needs it.
  */
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { EngineError } from '../../core/errors.js';
+import { Date } from '../../core/real-time.js';
 import type { Database, Statement } from './client/driver.js';
+import { Doorway, shutAtExit } from './doorway.js';
+import { patiently } from './patience.js';
+
+/** As a path: webpack takes a URL for a file to be copied, and fails over the await in it. */
+const WRITER_THREAD = join(dirname(fileURLToPath(import.meta.url)), 'writer-thread.js');
 
 /** What the thread is asked to do. Tokens travel as text: they have 64 bits. */
 export type Task =
@@ -47,9 +55,10 @@ export class Writer {
     this.#path = path;
   }
 
-  do(task: Task): Promise<Answer> {
+  /** Async, so that it rejects where no thread can be started: who asks for a checkpoint has committed, and must not fail for it. */
+  async do(task: Task): Promise<Answer> {
     const worker = this.#start();
-    return new Promise((resolve, reject) => {
+    return await new Promise((resolve, reject) => {
       this.#count += 1;
       this.#calls.set(this.#count, { resolve, reject });
       worker.ref();
@@ -69,7 +78,11 @@ export class Writer {
 
   #start(): Worker {
     if (this.#worker) return this.#worker;
-    const worker = new Worker(new URL('./writer-thread.js', import.meta.url), { workerData: { path: this.#path } });
+    const doorway = new Doorway();
+    const exit = shutAtExit(doorway);
+    const worker = new Worker(WRITER_THREAD, {
+      workerData: { path: this.#path, doorway: doorway.memory },
+    });
     this.#worker = worker;
     worker.unref();
     worker.on('message', ({ call, answer, error }: { call: number; answer?: Answer; error?: string }) => {
@@ -87,17 +100,22 @@ export class Writer {
       for (const { reject } of calls) reject(new EngineError('The writer thread has ended.', { cause: error }));
     };
     worker.on('error', lost);
-    worker.on('exit', lost);
+    worker.on('exit', (code) => {
+      exit.forget();
+      lost(code);
+    });
     return worker;
   }
 }
 
 export class SqliteRegisters implements Registers {
+  readonly #path: string;
   readonly #namespace: string;
   readonly #writer: Writer;
   readonly #read: Statement;
 
-  constructor(database: Database, namespace: string, writer: Writer) {
+  constructor(path: string, database: Database, namespace: string, writer: Writer) {
+    this.#path = path;
     this.#namespace = namespace;
     this.#writer = writer;
     this.#read = database.prepare('SELECT value, token, written FROM register WHERE namespace = ? AND name = ?');
@@ -106,7 +124,11 @@ export class SqliteRegisters implements Registers {
 
   async read(name: string, fence?: Fence): Promise<Fenced<RegisterEntry | undefined>> {
     const namespace = this.#namespace;
-    if (!fence) return { ok: true, value: entry(this.#read.get(namespace, name) as RegisterRow | undefined) };
+    if (!fence) {
+      // With a rollback journal, whoever commits is in the way of those who read.
+      const row = await patiently(this.#path, () => this.#read.get(namespace, name));
+      return { ok: true, value: entry(row as RegisterRow | undefined) };
+    }
     const answer = await this.#writer.do({
       kind: 'present',
       namespace,
@@ -124,9 +146,9 @@ export class SqliteRegisters implements Registers {
   }
 }
 
-/** Ages are of the wall clock, because a register outlives the boot; a clock that was set back makes none negative. */
+/** Ages are of the wall clock, because a register outlives the boot. */
 function entry(row: RegisterRow | undefined): RegisterEntry | undefined {
   if (!row?.value) return undefined;
   const { value, token, written } = row;
-  return { value: Buffer.from(value).toString(), token, ageMs: Math.max(0, Date.now() - written) };
+  return { value: Buffer.from(value).toString(), token, ageMs: Date.now() - written };
 }

@@ -6,7 +6,7 @@ import { ConfigError } from '../../core/errors.js';
 import type { Database, Driver } from './client/driver.js';
 
 const APPLICATION_ID = 0x486f6c64; // 'Hold'
-const VERSION = 1;
+const VERSION = 2;
 
 const TABLES = `
   CREATE TABLE session (
@@ -21,7 +21,15 @@ const TABLES = `
     beats       INTEGER NOT NULL   -- what others watch when they can't compare times
   ) WITHOUT ROWID;
 
-  CREATE TABLE line (
+  CREATE TABLE watch (             -- what a boot has seen of a session whose times it can't compare with its own
+    session     TEXT NOT NULL,
+    boot_id     TEXT NOT NULL,     -- of those who watch
+    beats       INTEGER NOT NULL,
+    since_ms    REAL NOT NULL,     -- since when it has not beaten, by their monotonic time
+    PRIMARY KEY (session, boot_id)
+  ) WITHOUT ROWID;
+
+  CREATE TABLE line (              -- what its claims add up to
     namespace   TEXT NOT NULL,
     kind        TEXT NOT NULL,
     name        TEXT NOT NULL,
@@ -40,6 +48,7 @@ const TABLES = `
     name        TEXT NOT NULL,
     serial      INTEGER NOT NULL,
     weight      INTEGER NOT NULL,
+    capacity    INTEGER NOT NULL,
     held        INTEGER NOT NULL,
     since       REAL NOT NULL,
     note        TEXT NOT NULL,
@@ -90,7 +99,7 @@ function prepareFile(database: Database, driver: Driver): void {
   const version = readPragma(database, 'user_version');
   if (version !== VERSION) {
     throw new ConfigError(
-      `The lock file was made by another version of Holdfast (schema ${String(version)}, not ${VERSION}). Use another file, or the same version everywhere.`,
+      `The lock file was made by another version of Holdfast (schema ${String(version)}, not ${VERSION}). Use the same version everywhere, or another file, or delete this one while nobody uses it: locks are made anew, registers are lost.`,
     );
   }
   if (readPragma(database, 'journal_mode') === 'wal' && !driver.wal) {
@@ -120,8 +129,30 @@ function claimFile(database: Database, driver: Driver): void {
     }
     database.exec('COMMIT');
   } catch (error) {
-    database.exec('ROLLBACK');
+    rollBack(database);
     throw error;
+  }
+  settle(database);
+}
+
+/**
+ * The tables get their space in the file now, once: when the disk is full later, only what has some can be moved there from the log.
+ * Whoever is in the way of that has the file open and does as much with a later checkpoint.
+ */
+function settle(database: Database): void {
+  try {
+    database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+  } catch {
+    // The log grows until the next one.
+  }
+}
+
+/** After an error, which is what must be told: on a full disk SQLite has rolled back already, and says so with another one. */
+export function rollBack(database: Database): void {
+  try {
+    database.exec('ROLLBACK');
+  } catch {
+    // No transaction is open any more.
   }
 }
 

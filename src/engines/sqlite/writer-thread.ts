@@ -3,9 +3,13 @@ import { setTimeout } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
 import { isStale, newest } from '../../core/fence.js';
 import { loadDriver, type Database } from './client/driver.js';
+import { Doorway } from './doorway.js';
+import { isBusy } from './errors.js';
 import type { Answer, RegisterRow, Task } from './registers.js';
-import { FORGET, openFile } from './schema.js';
+import { FORGET, openFile, rollBack } from './schema.js';
 
+const { path, doorway: memory } = workerData as { path: string; doorway: SharedArrayBuffer };
+const doorway = new Doorway(memory);
 const database = await open();
 // This thread may block, and must: a register that was said to be written is on the disk.
 database.exec('PRAGMA busy_timeout = 10000; PRAGMA synchronous = FULL');
@@ -14,11 +18,12 @@ async function open(): Promise<Database> {
   const driver = await loadDriver();
   for (;;) {
     try {
-      return openFile(driver, (workerData as { path: string }).path);
+      const opened = doorway.within(() => openFile(driver, path));
+      if (opened) return opened;
     } catch (error) {
-      if ((Number((error as { errcode?: unknown }).errcode) & 0xff) !== 5) throw error;
-      await setTimeout(5);
+      if (!isBusy(error)) throw error;
     }
+    await setTimeout(5);
   }
 }
 
@@ -73,20 +78,33 @@ function perform(task: Task): Answer {
     database.exec('COMMIT');
     return answer;
   } catch (error) {
-    database.exec('ROLLBACK');
+    rollBack(database);
     throw error;
+  }
+}
+
+function answer({ call, task }: { call: number; task: Task }): object | undefined {
+  try {
+    const answered = doorway.within(() => perform(task));
+    return answered && { call, answer: answered };
+  } catch (error) {
+    return { call, error: error instanceof Error ? error.message : String(error) };
   }
 }
 
 parentPort!.on('message', (message: 'close' | { call: number; task: Task }) => {
   if (message === 'close') {
-    database.close();
-    parentPort!.close();
+    doorway.within(() => database.close());
+    endThread();
     return;
   }
-  try {
-    parentPort!.postMessage({ call: message.call, answer: perform(message.task) });
-  } catch (error) {
-    parentPort!.postMessage({ call: message.call, error: error instanceof Error ? error.message : String(error) });
-  }
+  const answered = answer(message);
+  if (answered) parentPort!.postMessage(answered);
 });
+
+/** Deno's port has no `close`; there, a thread ends itself as a web worker does. */
+function endThread(): void {
+  const port: { close?(): void } = parentPort!;
+  if (port.close) port.close();
+  else (globalThis as { close?(): void }).close?.();
+}

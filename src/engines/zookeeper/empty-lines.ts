@@ -13,7 +13,7 @@
  *
  * It saves a third of the requests of a lock that nobody else wants, which is what most locks are.
  */
-import type { Spot, Standing } from './protocol.js';
+import type { Spot, NodeFooting } from './protocol.js';
 import { nodeOf, parseNode } from './keys.js';
 
 interface Left {
@@ -34,16 +34,16 @@ export class EmptyLines {
     return this.#left.has(line);
   }
 
-  holds({ claim }: Pick<Spot, 'claim'>, { path }: Standing): void {
+  holds({ claim }: Pick<Spot, 'claim'>, { path }: NodeFooting): void {
     if (claim.line.kind === 'lock' && claim.weight >= claim.capacity) this.#first.add(path);
   }
 
   /** It left, but not by this name, or nobody can tell when. */
-  dropped({ path }: Standing): void {
+  dropped({ path }: NodeFooting): void {
     this.#first.delete(path);
   }
 
-  left({ path }: Standing, zxid: bigint): void {
+  left({ path }: NodeFooting, zxid: bigint): void {
     if (!this.#first.delete(path)) return;
     const number = numberOf(path);
     const line = lineOf(path);
@@ -54,7 +54,7 @@ export class EmptyLines {
   }
 
   /** Whether a node that was just made is the only one in its line. What was known of it is used up. */
-  isAlone({ path, token }: Standing): boolean {
+  isAlone({ path, token }: NodeFooting): boolean {
     const line = lineOf(path);
     const left = this.#left.get(line);
     this.#left.delete(line);

@@ -18,6 +18,7 @@ import type { Claim, LineRef } from '../../core/engine.js';
 import { show } from '../../core/duration.js';
 import { ConfigError, quote } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
+import { decodeName, encodeName } from '../../kit/encoded-name.js';
 
 export type KeyOf = (name: string) => string;
 
@@ -32,11 +33,15 @@ export interface ClaimName {
   readonly capacity: number;
 }
 
-const LOCK_NODE = /^(?:_c_(.+)-)?(lock-|__READ__|__WRIT__)(-?\d{10})$/;
-const PERMIT_NODE = /^_c_(.+)-permit-(\d+)-of-(\d+)-(-?\d{10})$/;
+/** Others may have made nodes with any name. What is longer than ours and Curator's are is no claim, and not looked through. */
+const LOCK_NODE = /^(?:_c_(.{1,600})-)?(lock-|__READ__|__WRIT__)(-?\d{10})$/;
+const PERMIT_NODE = /^_c_(.{1,600})-permit-(\d{1,10})-of-(\d{1,10})-(-?\d{10})$/;
 const READ = '__READ__';
-/** Most names: nothing in them has to be encoded. */
-const PLAIN = /^[\w:-]+$/;
+/** Servers take points alone for something else. */
+const POINTS: ReadonlyMap<string, string> = new Map([
+  ['%2E', '.'],
+  ['%2E%2E', '..'],
+]);
 
 export class Paths {
   readonly #root: string;
@@ -46,14 +51,14 @@ export class Paths {
 
   constructor(namespace: string, lockKey?: KeyOf) {
     // `/zookeeper` is the servers' own.
-    this.#root = `/${encodeName(namespace).replace(/^z(?=ookeeper$)/, '%7A')}`;
-    this.#lockKey = lockKey ? checked(lockKey) : (name) => `${this.#root}/lock/${encodeName(name)}`;
+    this.#root = `/${partOf(namespace).replace(/^z(?=ookeeper$)/, '%7A')}`;
+    this.#lockKey = lockKey ? checked(lockKey) : (name) => `${this.#root}/lock/${partOf(name)}`;
     this.ownNames = lockKey === undefined;
   }
 
   /** The node that the claims of a line are children of. */
   line({ kind, name }: LineRef): string {
-    return kind === 'lock' ? this.#lockKey(name) : `${this.lines(kind)}/${encodeName(name)}`;
+    return kind === 'lock' ? this.#lockKey(name) : `${this.lines(kind)}/${partOf(name)}`;
   }
 
   /** The node that all lines of a kind are children of. */
@@ -66,7 +71,7 @@ export class Paths {
   }
 
   register(name: string): string {
-    return `${this.#root}/register/${encodeName(name)}`;
+    return `${this.#root}/register/${partOf(name)}`;
   }
 
   /** The line that a claim's path belongs to, by the layout above; undefined: none. */
@@ -74,14 +79,14 @@ export class Paths {
     if (!path.startsWith(`${this.#root}/`)) return undefined;
     const [kind, name = '', node, ...rest] = path.slice(this.#root.length + 1).split('/');
     if ((kind !== 'lock' && kind !== 'semaphore') || node === undefined || rest.length > 0) return undefined;
-    const decodedName = decodeName(name);
+    const decodedName = nameOf(name);
     return decodedName === undefined ? undefined : { kind, name: decodedName };
   }
 }
 
 /** What stands before the number in the name of a claim's node. */
 export function nodePrefix({ id, line, weight, capacity, rw }: Claim): string {
-  const protection = `_c_${encodeName(id)}-`;
+  const protection = `_c_${partOf(id)}-`;
   if (line.kind === 'semaphore') return `${protection}permit-${weight}-of-${capacity}-`;
   if (weight < capacity) return protection + READ;
   return protection + (rw ? '__WRIT__' : 'lock-');
@@ -96,20 +101,30 @@ export function readerPath(path: string): string {
 export function parseNode(node: string, kind: LineRef['kind']): ClaimName | undefined {
   if (kind === 'semaphore') {
     const [, id, weight, capacity, number] = PERMIT_NODE.exec(node) ?? [];
-    if (id === undefined) return undefined;
     const numbers = { number: Number(number), weight: Number(weight), capacity: Number(capacity) };
-    return { node, kind, id: decoded(id), ...numbers };
+    if (id === undefined || !isNumber(numbers.number) || !areOfOne(numbers)) return undefined;
+    return { node, kind, id: decodeName(id) ?? id, ...numbers };
   }
   const [, id, word, number] = LOCK_NODE.exec(node) ?? [];
-  if (word === undefined) return undefined;
+  if (word === undefined || !isNumber(Number(number))) return undefined;
   return {
     node,
     kind,
-    id: id === undefined ? undefined : decoded(id),
+    id: id === undefined ? undefined : (decodeName(id) ?? id),
     number: Number(number),
     weight: word === READ ? 1 : ALL,
     capacity: ALL,
   };
+}
+
+/** Of a node: ZooKeeper's have 32 bits. */
+function isNumber(number: number): boolean {
+  return (number | 0) === number;
+}
+
+/** Permits that one semaphore can give. */
+function areOfOne({ weight, capacity }: Pick<ClaimName, 'weight' | 'capacity'>): boolean {
+  return weight > 0 && weight <= capacity && capacity <= ALL;
 }
 
 /** In line order: by number, which goes round after 2^31. Claims of one line are never that far apart. */
@@ -122,18 +137,14 @@ export function nodeOf(path: string): string {
 }
 
 /** Undefined: not a name that we have encoded. */
-export function decodeName(encoded: string): string | undefined {
-  const name = decoded(encoded);
-  return encodeName(name) === encoded ? name : undefined;
+export function nameOf(part: string): string | undefined {
+  const name = POINTS.get(part) ?? decodeName(part);
+  return name !== undefined && partOf(name) === part ? name : undefined;
 }
 
-/** Percent-encodes everything but letters, digits and `. _ : -`, and points where nothing else is there. */
-function encodeName(name: string): string {
-  if (PLAIN.test(name)) return name;
-  if (name === '.' || name === '..') return name.replaceAll('.', '%2E');
-  return encodeURIComponent(name)
-    .replaceAll('%3A', ':')
-    .replace(/[!~*'()]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+/** A name as a part of a path. */
+function partOf(name: string): string {
+  return name === '.' || name === '..' ? name.replaceAll('.', '%2E') : encodeName(name);
 }
 
 /** What the servers would refuse, in words of theirs. */
@@ -147,14 +158,4 @@ function checked(lockKey: KeyOf): KeyOf {
       throw new ConfigError(`key must give a path like '/locks/a'; for ${quote(name)} it gave ${show(path)}.`);
     return path;
   };
-}
-
-/** Another program's may be anything. */
-function decoded(id: string): string {
-  if (!id.includes('%')) return id;
-  try {
-    return decodeURIComponent(id);
-  } catch {
-    return id;
-  }
 }

@@ -6,7 +6,7 @@ import type { Node, ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
 import { explained } from './errors.js';
 import { claimsIn, heldCount, written } from './protocol.js';
-import { type ClaimName, decodeName, type Paths } from './keys.js';
+import { type ClaimName, nameOf, type Paths } from './keys.js';
 
 /** How many nodes are asked for at a time. */
 const AT_ONCE = 200;
@@ -30,7 +30,7 @@ async function namesOf(client: ZooKeeperClient, paths: Paths, kind: LineKind): P
     throw new UnsupportedError(
       "With keys of your own, which locks there are can't be listed: ask for one by its name.",
     );
-  return (await children(client, paths.lines(kind))).flatMap((name) => decodeName(name) ?? []);
+  return (await children(client, paths.lines(kind))).flatMap((name) => nameOf(name) ?? []);
 }
 
 async function viewed(client: ZooKeeperClient, paths: Paths, line: LineRef): Promise<EngineLine | undefined> {

@@ -2,21 +2,31 @@
  * A session's own node, where others write what it is to be told: [claim id, reason], one pair for each claim that is to go.
  * It goes with the session, and what nobody has read goes with it. The session watches it, and empties it.
  */
-import type { ZooKeeperClient } from './client/client.js';
-import { CODE, isStatus } from './client/status.js';
+import { foreignJson, foreignReason } from '../../kit/foreign-json.js';
+import type { Node, ZooKeeperClient } from './client/client.js';
+import { CODE, isStatus, ZooKeeperError } from './client/status.js';
 
 type Letter = readonly [claimId: string, reason: string];
 
 /** Everybody else who writes at the same moment gets through in between. */
 const TRIES = 100;
+/** Nobody else makes a session's own node, or removes it. */
+const MAKES = 5;
 
 export class Mailbox {
   readonly path: string;
   readonly #client: ZooKeeperClient;
+  /** What fails is done again with the next beat. */
   readonly #changed = (): void => {
-    // What fails is done again with the next beat.
-    this.read().catch(() => {});
+    this.#isStale = true;
+    if (this.#reading) return;
+    this.#reading = this.#readAll()
+      .catch(() => {})
+      .finally(() => (this.#reading = undefined));
   };
+  /** After a change: one at a time, however many a server says that there were. */
+  #reading: Promise<void> | undefined;
+  #isStale = false;
   #deliver: (claimId: string, reason: string) => void = () => {};
 
   private constructor(client: ZooKeeperClient, path: string) {
@@ -35,18 +45,32 @@ export class Mailbox {
   }
 
   async read(): Promise<void> {
-    try {
-      const { data, stat } = await this.#client.getData(this.path, this.#changed);
-      const letters = parse(data);
-      if (letters.length === 0) return;
-      for (const [claimId, reason] of letters) this.#deliver(claimId, reason);
-      // If one more has come meanwhile, its change is told, and all are read again.
+    const { data, stat } = await this.#node();
+    const letters = lettersIn(data);
+    for (const [claimId, reason] of letters) this.#deliver(claimId, foreignReason(reason));
+    // If one more has come meanwhile, its change is told, and all are read again.
+    if (data.length > 0 && !data.equals(NO_LETTERS))
       this.#client.setData(this.path, NO_LETTERS, stat.version).catch(() => {});
-    } catch (error) {
-      if (!isStatus(error, CODE.noNode)) throw error;
-      await this.#make();
+  }
+
+  async #readAll(): Promise<void> {
+    while (this.#isStale) {
+      this.#isStale = false;
       await this.read();
     }
+  }
+
+  /** Makes it if it is not there. */
+  async #node(): Promise<Node> {
+    for (let makes = 0; makes < MAKES; makes += 1) {
+      try {
+        return await this.#client.getData(this.path, this.#changed);
+      } catch (error) {
+        if (!isStatus(error, CODE.noNode)) throw error;
+      }
+      await this.#make();
+    }
+    throw new ZooKeeperError(CODE.runtimeInconsistency);
   }
 
   async #make(): Promise<void> {
@@ -56,7 +80,6 @@ export class Mailbox {
       if (isStatus(error, CODE.nodeExists)) return;
       if (!isStatus(error, CODE.noNode)) throw error;
       await this.#client.make(this.path.slice(0, this.path.lastIndexOf('/')), 'persistent');
-      await this.#make();
     }
   }
 }
@@ -70,7 +93,7 @@ export async function post(
   for (let attempt = 1; ; attempt += 1) {
     try {
       const { data, stat } = await client.getData(mailbox);
-      const letters = Buffer.from(JSON.stringify([...parse(data), letter]));
+      const letters = Buffer.from(JSON.stringify([...lettersIn(data), letter]));
       await client.multi([
         { step: 'check', path: claim },
         { step: 'set', path: mailbox, data: letters, version: stat.version },
@@ -86,13 +109,9 @@ export async function post(
 const NO_LETTERS = Buffer.from('[]');
 
 /** Whatever is written there by others. */
-function parse(data: Buffer): readonly Letter[] {
-  try {
-    const letters = JSON.parse(data.toString()) as unknown;
-    return Array.isArray(letters) ? (letters as unknown[]).filter(isLetter) : [];
-  } catch {
-    return [];
-  }
+export function lettersIn(data: Buffer): readonly Letter[] {
+  const letters = foreignJson(data.toString());
+  return Array.isArray(letters) ? (letters as unknown[]).filter(isLetter) : [];
 }
 
 function isLetter(value: unknown): value is Letter {

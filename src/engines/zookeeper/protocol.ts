@@ -32,6 +32,8 @@
  */
 import type { Claim, ClaimRef, LineRef } from '../../core/engine.js';
 import { holders } from '../../core/line.js';
+import type { Entered, Footing, Found } from '../../kit/ephemeral-session.js';
+import { foreignBigint, foreignFields } from '../../kit/foreign-json.js';
 import type { ZooKeeperClient } from './client/client.js';
 import type { Stat } from './client/messages.js';
 import { CODE, isStatus, ZooKeeperError } from './client/status.js';
@@ -45,10 +47,9 @@ export interface Spot {
   readonly line: string;
 }
 
-/** A claim of ours as it stands. */
-export interface Standing {
+/** A claim's node. */
+export interface NodeFooting extends Footing {
   readonly path: string;
-  readonly token: bigint;
   /** Epoch milliseconds by the leader's clock. */
   readonly since: number;
 }
@@ -61,24 +62,15 @@ export interface Obstacle {
 
 /** A node of ours, and the line that it stands in as it was then. */
 interface Made {
-  readonly standing: Standing;
+  readonly footing: NodeFooting;
   /** Undefined: there is nobody else in it. */
   readonly names: readonly string[] | undefined;
 }
 
-export type Found =
-  | { readonly state: 'held'; readonly standing: Standing }
-  | { readonly state: 'waiting'; readonly standing: Standing; readonly obstacle: Obstacle }
-  /** It does not stand in line. */
-  | { readonly state: 'absent' };
+export type NodeFound = Found<NodeFooting, Obstacle>;
+export type NodeEntered = Entered<NodeFooting, Obstacle>;
 
-export type Entered =
-  | Exclude<Found, { readonly state: 'absent' }>
-  | { readonly state: 'refused' }
-  | { readonly state: 'mismatch'; readonly capacity: number }
-  | { readonly state: 'gone' };
-
-/** How often a try that was overtaken looks again before it is refused. */
+/** How often a try that was overtaken looks again before it is refused, and a line is made that is gone at once. */
 const TRIES = 3;
 
 export class Lines {
@@ -90,18 +82,18 @@ export class Lines {
   }
 
   /** @param doubtful it was asked for before, and the answer was lost. */
-  async enter(spot: Spot, data: string, doubtful: boolean): Promise<Entered> {
+  async enter(spot: Spot, data: string, doubtful: boolean): Promise<NodeEntered> {
     const made = doubtful ? await this.find(spot) : undefined;
     if (made) return this.#judge(spot, made);
     return spot.claim.wait ? this.#judge(spot, await this.#make(spot, data)) : this.#tryToHold(spot, data);
   }
 
   /** Where a claim of ours stands now, by its own node and those before it. */
-  async look(spot: Spot, standing: Standing): Promise<Found> {
-    const [{ names }, stat] = await Promise.all([this.#children(spot), this.#client.exists(standing.path)]);
+  async look(spot: Spot, footing: NodeFooting): Promise<NodeFound> {
+    const [{ names }, stat] = await Promise.all([this.#children(spot), this.#client.exists(footing.path)]);
     if (stat?.ephemeralOwner !== this.#client.sessionId) return { state: 'absent' };
-    const found = place(spot, standing, names);
-    if (found.state === 'held') this.#empty.holds(spot, standing);
+    const found = place(spot, footing, names);
+    if (found.state === 'held') this.#empty.holds(spot, footing);
     return found;
   }
 
@@ -116,7 +108,7 @@ export class Lines {
     if (!own) return undefined;
     const path = `${line}/${own.node}`;
     const stat = await this.#client.exists(path);
-    return stat?.ephemeralOwner === this.#client.sessionId ? { standing: standingAt(path, stat), names } : undefined;
+    return stat?.ephemeralOwner === this.#client.sessionId ? { footing: footingAt(path, stat), names } : undefined;
   }
 
   /** Takes a node away that nobody stands for. If that fails, the next beat finds it again. */
@@ -131,15 +123,15 @@ export class Lines {
   }
 
   /** False: it did not stand there. Repeated until it is known to be gone. */
-  leave(standing: Standing, withinMs: number): Promise<boolean> {
+  leave(footing: NodeFooting, withinMs: number): Promise<boolean> {
     return this.#client.insist(withinMs, async (attempt) => {
       try {
-        const zxid = await this.#client.delete(standing.path);
-        this.#empty.left(standing, zxid);
+        const zxid = await this.#client.delete(footing.path);
+        this.#empty.left(footing, zxid);
         return true;
       } catch (error) {
         if (!isStatus(error, CODE.noNode)) throw error;
-        this.#empty.dropped(standing);
+        this.#empty.dropped(footing);
         // Whether it was the try before that did it nobody can tell. It is gone, and that is enough.
         return attempt > 0;
       }
@@ -147,11 +139,11 @@ export class Lines {
   }
 
   /** Its node becomes a reader's of the same number; its token stays. */
-  async lighten(standing: Standing, data: string): Promise<Standing> {
-    const { path } = standing;
-    const reader = { ...standing, path: readerPath(path) };
+  async lighten(footing: NodeFooting, data: string): Promise<NodeFooting> {
+    const { path } = footing;
+    const reader = { ...footing, path: readerPath(path) };
     if (reader.path === path) return reader;
-    this.#empty.dropped(standing);
+    this.#empty.dropped(footing);
     try {
       const made = { step: 'create', path: reader.path, data: Buffer.from(data), mode: 'ephemeral' } as const;
       await this.#client.multi([{ step: 'delete', path }, made]);
@@ -164,7 +156,7 @@ export class Lines {
 
   // --- entering -------------------------------------------------------------------------------------------------
 
-  async #tryToHold(spot: Spot, data: string): Promise<Entered> {
+  async #tryToHold(spot: Spot, data: string): Promise<NodeEntered> {
     for (let attempt = 1; ; attempt += 1) {
       // A server that is behind shows claims that have left: who is refused by an old list was refused by nobody.
       const [, { names }] = await Promise.all([this.#client.sync(), this.#children(spot)]);
@@ -177,20 +169,20 @@ export class Lines {
   }
 
   /** What is to become of a node that was made. */
-  async #judge(spot: Spot, { standing, names }: Made): Promise<Entered> {
+  async #judge(spot: Spot, { footing, names }: Made): Promise<NodeEntered> {
     if (!names) {
-      this.#empty.holds(spot, standing);
-      return { state: 'held', standing };
+      this.#empty.holds(spot, footing);
+      return { state: 'held', footing };
     }
-    const capacity = otherCapacity(spot, names, standing);
+    const capacity = otherCapacity(spot, names, footing);
     if (capacity !== undefined) {
-      await this.#client.delete(standing.path).catch(unlessGone);
+      await this.#client.delete(footing.path).catch(unlessGone);
       return { state: 'mismatch', capacity };
     }
-    const found = place(spot, standing, names);
-    if (found.state === 'held') this.#empty.holds(spot, standing);
+    const found = place(spot, footing, names);
+    if (found.state === 'held') this.#empty.holds(spot, footing);
     if (found.state === 'waiting' && !spot.claim.wait) {
-      await this.#client.delete(standing.path).catch(unlessGone);
+      await this.#client.delete(footing.path).catch(unlessGone);
       return { state: 'refused' };
     }
     // It was there a moment ago, and nothing but the end of its session takes a claim away that nobody left.
@@ -201,17 +193,18 @@ export class Lines {
   async #make(spot: Spot, data: string): Promise<Made> {
     const { claim, line } = spot;
     const prefix = `${line}/${nodePrefix(claim)}`;
-    for (;;) {
+    for (let attempt = 1; ; attempt += 1) {
       const creating = this.#client.create(prefix, { data: Buffer.from(data), mode: 'ephemeral-sequential' });
       const listing = this.#empty.has(line) ? undefined : this.#children(spot);
       try {
         const [{ path, stat }, listed] = await Promise.all([creating, listing]);
         this.#mustBeOurs(stat);
-        const standing = standingAt(path, stat);
-        if (this.#empty.isAlone(standing)) return { standing, names: undefined };
-        return { standing, names: (listed ?? (await this.#children(spot))).names };
+        const footing = footingAt(path, stat);
+        if (this.#empty.isAlone(footing)) return { footing, names: undefined };
+        return { footing, names: (listed ?? (await this.#children(spot))).names };
       } catch (error) {
         if (!isStatus(error, CODE.noNode)) throw error;
+        if (attempt === TRIES) throw new ZooKeeperError(CODE.runtimeInconsistency);
       }
       // Gone since, or never there: servers remove a line's node when it has been empty for a while.
       this.#empty.forget(line);
@@ -229,27 +222,27 @@ export class Lines {
   }
 }
 
-function standingAt(path: string, { czxid, ctime }: Stat): Standing {
+function footingAt(path: string, { czxid, ctime }: Stat): NodeFooting {
   return { path, token: czxid, since: Number(ctime) };
 }
 
 // --- what a line says ---------------------------------------------------------------------------------------------
 
 /** By the one rule. */
-function place(spot: Spot, standing: Standing, names: readonly string[]): Found {
+function place(spot: Spot, footing: NodeFooting, names: readonly string[]): NodeFound {
   const { claim, line } = spot;
-  const own = parseNode(nodeOf(standing.path), claim.line.kind);
+  const own = parseNode(nodeOf(footing.path), claim.line.kind);
   if (!own || !names.includes(own.node)) return { state: 'absent' };
   if (claim.line.kind === 'semaphore') {
     const claims = claimsIn(names, 'semaphore');
     const held = claims.findIndex(({ node }) => node === own.node) < heldCount(claims, claim.capacity);
     return held
-      ? { state: 'held', standing }
-      : { state: 'waiting', standing, obstacle: { kind: 'children', path: line } };
+      ? { state: 'held', footing }
+      : { state: 'waiting', footing, obstacle: { kind: 'children', path: line } };
   }
   const blocker = nearestBefore(own, names);
-  if (!blocker) return { state: 'held', standing };
-  return { state: 'waiting', standing, obstacle: { kind: 'data', path: `${line}/${blocker.node}` } };
+  if (!blocker) return { state: 'held', footing };
+  return { state: 'waiting', footing, obstacle: { kind: 'data', path: `${line}/${blocker.node}` } };
 }
 
 /** The last of those before it that it has to wait for: for a reader, of those that exclude it. No sort: lines may be long. */
@@ -271,7 +264,7 @@ function hasRoom({ claim }: Spot, names: readonly string[]): boolean {
 }
 
 /** The capacity that others use this semaphore with: whoever came first decides. */
-function otherCapacity({ claim }: Spot, names: readonly string[], own?: Standing): number | undefined {
+function otherCapacity({ claim }: Spot, names: readonly string[], own?: NodeFooting): number | undefined {
   if (claim.line.kind !== 'semaphore') return undefined;
   const claims = claimsIn(names, 'semaphore');
   const before = own ? claims.findIndex(({ node }) => node === nodeOf(own.path)) : claims.length;
@@ -302,16 +295,10 @@ export interface Written {
 
 /** Undefined: not written by us. */
 export function written(data: Buffer): Written | undefined {
-  try {
-    const { note, name, token, since } = JSON.parse(data.toString()) as Record<keyof Written, unknown>;
-    if (typeof note !== 'string' || typeof name !== 'string') return undefined;
-    const before =
-      typeof token === 'string' && /^\d+$/.test(token) && typeof since === 'number' ? { token, since } : {};
-    return { note, name, ...before };
-  } catch {
-    // Another program's.
-    return undefined;
-  }
+  const { note, name, token, since } = foreignFields(data.toString());
+  if (typeof note !== 'string' || typeof name !== 'string') return undefined;
+  const first = foreignBigint(token);
+  return { note, name, ...(first !== undefined && typeof since === 'number' && { token: `${first}`, since }) };
 }
 
 // --- answers ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
+import { FILE_PARAMS } from '../../kit/certificates.js';
 import type { Scheme, Schemes } from '../../kit/scheme.js';
 import { traits } from './traits.js';
-import { FILE_PARAMS, zookeeperUrl } from './url.js';
+import { zookeeperUrl } from './url.js';
 
 const plain: Scheme = {
   hosts: true,

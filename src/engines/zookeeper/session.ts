@@ -1,6 +1,6 @@
 /**
- * A session: one of ZooKeeper's, with a connection of its own, and the claims that go with it. What the servers have is the
- * truth; what is kept here only saves questions.
+ * A session: one of ZooKeeper's, with a connection of its own, and the nodes that go with it. What all such sessions have in common
+ * is kit/ephemeral-session.ts.
  *
  * A beat asks three things at once, in this order:
  * - `sync`: that the leader still knows us. A ping would not do (proof.ts).
@@ -11,41 +11,33 @@
  * clock says that they may have; never because a connection was.
  */
 import type { Clock } from '../../core/clock.js';
-import type {
-  Claim,
-  ClaimRef,
-  IndexedClaim,
-  Moment,
-  OpenOptions,
-  Place,
-  Pulse,
-  Roster,
-  Session,
-  SessionListener,
-} from '../../core/engine.js';
-import { agrees, type StandingClaim } from '../../kit/roster.js';
-import { type ClientListener, ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
+import type { Claim, LineRef, Moment, OpenOptions, Session, SessionListener } from '../../core/engine.js';
+import {
+  EphemeralSession,
+  type EphemeralPort,
+  type KnownClaim,
+  type Listing,
+  type WaitingClaim,
+} from '../../kit/ephemeral-session.js';
+import type { Crowd, ObstacleWatch } from '../../kit/waiting-room.js';
+import type { ClientListener } from './client/attachment.js';
+import { ZooKeeperClient, type ZooKeeperClientOptions } from './client/client.js';
 import { CODE, isLost, isStatus } from './client/status.js';
 import { explained } from './errors.js';
-import { type Entered, Lines, type Spot, type Standing, type Written, written } from './protocol.js';
-import { Mailbox } from './mailbox.js';
 import { nodeOf, parseNode, type Paths, readerPath } from './keys.js';
+import { Mailbox } from './mailbox.js';
 import { Proof } from './proof.js';
-import { waitingRoom, type ZooKeeperWaiter } from './watches.js';
-
-interface Entry {
-  readonly ref: ClaimRef;
-  readonly serial: number;
-  /** Absent for an orphan that a beat found: an enter that ran after its leave. */
-  spot: Spot | undefined;
-  state: 'entering' | 'waiting' | 'held';
-  /** An enter that is under way; another of the same claim waits for it, so that there are never two nodes. */
-  making: Promise<Entered> | undefined;
-  /** An answer was lost: whether its node was made has to be looked up. */
-  doubtful: boolean;
-  standing: Standing | undefined;
-  stopWaiting: (() => void) | undefined;
-}
+import {
+  Lines,
+  type NodeEntered,
+  type NodeFooting,
+  type NodeFound,
+  type Obstacle,
+  type Spot,
+  type Written,
+  written,
+} from './protocol.js';
+import { Permits, watchNode } from './watches.js';
 
 export interface SessionSetup {
   readonly client: Omit<ZooKeeperClientOptions, 'timeoutMs' | 'listener' | 'random'>;
@@ -54,7 +46,7 @@ export interface SessionSetup {
   readonly listener: SessionListener;
 }
 
-export async function openSession(setup: SessionSetup, { ttlMs }: OpenOptions): Promise<ZooKeeperSession> {
+export async function openSession(setup: SessionSetup, { ttlMs }: OpenOptions): Promise<Session> {
   const { clock, listener, paths } = setup;
   const proof = new Proof();
   const news: ClientListener = {
@@ -69,107 +61,127 @@ export async function openSession(setup: SessionSetup, { ttlMs }: OpenOptions): 
   try {
     await client.open(ttlMs / 3);
     const mailbox = await Mailbox.open(client, paths.session(client.sessionId), ttlMs / 3);
-    return new ZooKeeperSession(setup, client, proof, mailbox);
+    const port = new Nodes({ client, paths, clock, proof, mailbox });
+    const session = new EphemeralSession({ ttlMs: client.timeoutMs, clock, listener, port });
+    mailbox.listen((claimId, reason) => session.evicted(claimId, reason));
+    return session;
   } catch (error) {
     await client.close();
     throw error;
   }
 }
 
-export class ZooKeeperSession implements Session {
-  readonly ttlMs: number;
-  readonly #setup: SessionSetup;
+interface NodesSetup {
+  readonly client: ZooKeeperClient;
+  readonly paths: Paths;
+  readonly clock: Clock;
+  readonly proof: Proof;
+  readonly mailbox: Mailbox;
+}
+
+/** The ephemeral nodes of one session. */
+class Nodes implements EphemeralPort<NodeFooting, Obstacle> {
+  readonly #setup: NodesSetup;
   readonly #client: ZooKeeperClient;
-  readonly #proof: Proof;
-  readonly #mailbox: Mailbox;
   readonly #lines: Lines;
-  readonly #waitingRoom: ReturnType<typeof waitingRoom>;
-  readonly #entries = new Map<string, Entry>();
   /** As long as the core itself waits for an answer. */
   readonly #callMs: number;
-  #closed = false;
+  /** Claims whose enter had no answer: whether there is a node has to be looked up. */
+  readonly #doubtful = new Set<string>();
 
-  constructor(setup: SessionSetup, client: ZooKeeperClient, proof: Proof, mailbox: Mailbox) {
+  constructor(setup: NodesSetup) {
     this.#setup = setup;
-    this.#client = client;
-    this.#proof = proof;
-    this.#mailbox = mailbox;
-    this.ttlMs = client.timeoutMs;
-    this.#callMs = this.ttlMs / 3;
-    this.#lines = new Lines(client);
-    this.#waitingRoom = waitingRoom({ lines: this.#lines, client, clock: setup.clock });
-    mailbox.listen((claimId, reason) => this.#setup.listener.lost(claimId, { reason: 'evicted', detail: reason }));
+    this.#client = setup.client;
+    this.#callMs = setup.client.timeoutMs / 3;
+    this.#lines = new Lines(setup.client);
   }
 
-  async enter(claim: Claim): Promise<Place> {
-    if (this.#closed) return { state: 'gone' };
-    const entry = this.#entries.get(claim.id) ?? this.#newEntry(claim);
+  async enter(claim: Claim, footing: NodeFooting | undefined): Promise<NodeEntered> {
+    const entering = footing ? this.#enterAgain(claim, footing) : this.#enter(claim);
+    return explained(entering.catch(onExpiry({ state: 'gone' })));
+  }
+
+  async #enter(claim: Claim): Promise<NodeEntered> {
     try {
-      entry.making ??= this.#make(entry, claim);
-      return this.#placed(entry, await entry.making);
+      const entered = await this.#lines.enter(this.#spot(claim), dataOf(claim), this.#doubtful.has(claim.id));
+      this.#doubtful.delete(claim.id);
+      return entered;
     } catch (error) {
-      if (isStatus(error, CODE.sessionExpired)) return { state: 'gone' };
-      return explained(Promise.reject(error));
+      if (isLost(error)) this.#doubtful.add(claim.id);
+      throw error;
     }
   }
 
-  async leave(ref: ClaimRef): Promise<boolean> {
-    const entry = this.#entries.get(ref.id);
-    if (!entry) return false;
-    entry.stopWaiting?.();
-    // Its node may be on its way: answered, or lost with the connection, it does not take long.
-    await entry.making?.catch(() => {});
-    const stood = await explained(this.#leave(entry).catch(goneWithSession));
-    if (!entry.making) this.#forget(entry);
+  async #enterAgain(claim: Claim, footing: NodeFooting): Promise<NodeEntered> {
+    const found = await this.#lines.look(this.#spot(claim), footing);
+    return found.state === 'absent' ? { state: 'gone' } : found;
+  }
+
+  async leave(known: KnownClaim<NodeFooting>): Promise<boolean> {
+    const stood = await explained(this.#leave(known).catch(onExpiry(false)));
+    this.#doubtful.delete(known.ref.id);
     return stood;
   }
 
-  async reweigh(claim: Claim): Promise<void> {
-    const entry = this.#entries.get(claim.id);
-    if (!entry?.standing) return;
-    const { standing } = entry;
-    entry.spot = this.#spot(claim);
-    const data = dataOf(claim, standing);
-    const lightened = this.#client.insist(this.#callMs, () => this.#lines.lighten(standing, data));
-    entry.standing = await explained(lightened);
+  /** By the node that we know of, or the one that there may be though we were never told. */
+  async #leave({ ref, claim, footing }: KnownClaim<NodeFooting>): Promise<boolean> {
+    const stood = footing ? await this.#lines.leave(footing, this.#callMs) : false;
+    if (!claim || !this.#doubtful.has(ref.id)) return stood;
+    const found = await this.#client.insist(this.#callMs, () => this.#lines.find(this.#spot(claim)));
+    return found ? this.#lines.leave(found.footing, this.#callMs) : stood;
   }
 
-  async beat(roster: Roster): Promise<Pulse> {
-    if (this.#closed) return { alive: false };
-    try {
-      await this.#pause();
-      const { paths, since } = await this.#client.insist(this.#callMs, () => this.#ask());
-      this.#waitingRoom.check();
-      const standing = await this.#standing(paths);
-      return agrees(roster, standing.map(standingClaim))
-        ? { alive: true, since }
-        : { alive: true, since, index: standing.map(indexed) };
-    } catch (error) {
-      if (isStatus(error, CODE.sessionExpired)) return { alive: false };
-      return explained(Promise.reject(error));
-    }
+  reweigh(claim: Claim, footing: NodeFooting): Promise<NodeFooting> {
+    const data = dataOf(claim, footing);
+    return explained(this.#client.insist(this.#callMs, () => this.#lines.lighten(footing, data)));
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    for (const { stopWaiting } of this.#entries.values()) stopWaiting?.();
-    this.#entries.clear();
-    await this.#client.close();
+  close(): Promise<void> {
+    return this.#client.close();
   }
 
-  // --- beats ----------------------------------------------------------------------------------------------------
+  // --- waiting ------------------------------------------------------------------------------------------------------
+
+  look({ claim, footing }: WaitingClaim<NodeFooting>): Promise<NodeFound> {
+    return this.#lines.look(this.#spot(claim), footing);
+  }
+
+  watch(obstacle: Obstacle, changed: () => void): ObstacleWatch<Obstacle> {
+    return watchNode(this.#setup, obstacle, changed);
+  }
+
+  crowd({ claim }: WaitingClaim<NodeFooting>, changed: () => void): Crowd<WaitingClaim<NodeFooting>, Obstacle> {
+    return new Permits({ client: this.#client, lines: this.#lines }, this.#spot(claim), changed);
+  }
+
+  // --- beats --------------------------------------------------------------------------------------------------------
+
+  async beat(): Promise<Listing | undefined> {
+    return explained(this.#beat().catch(onExpiry(undefined)));
+  }
+
+  async #beat(): Promise<Listing> {
+    await this.#pause();
+    const { paths, since } = await this.#client.insist(this.#callMs, () => this.#ask());
+    const entries = paths.flatMap((path) => {
+      const id = this.#claimIn(path);
+      return id === undefined ? [] : [{ id, name: path }];
+    });
+    return { entries, since };
+  }
 
   async #pause(): Promise<void> {
-    const { clock } = this.#setup;
-    const pauseMs = this.#proof.pauseMs(this.#now(), this.ttlMs);
+    const { clock, proof } = this.#setup;
+    const pauseMs = proof.pauseMs(this.#now(), this.#client.timeoutMs);
     if (pauseMs > 0) await new Promise<void>((resolve) => void clock.timer(pauseMs, resolve).unref());
   }
 
   async #ask(): Promise<{ paths: readonly string[]; since: Moment }> {
+    const { proof, mailbox } = this.#setup;
     const asked = this.#now();
-    const [, paths] = await Promise.all([this.#client.sync(), this.#client.getEphemerals(), this.#mailbox.read()]);
-    const since = this.#proof.since(asked.now, this.ttlMs);
-    this.#proof.heard(asked, this.#now().now);
+    const [, paths] = await Promise.all([this.#client.sync(), this.#client.getEphemerals(), mailbox.read()]);
+    const since = proof.since(asked.now, this.#client.timeoutMs);
+    proof.heard(asked, this.#now().now);
     return { paths, since };
   }
 
@@ -178,156 +190,51 @@ export class ZooKeeperSession implements Session {
     return { now: clock.now(), wall: clock.wall() };
   }
 
-  // --- claims ---------------------------------------------------------------------------------------------------
-
-  async #make(entry: Entry, claim: Claim): Promise<Entered> {
-    const spot = this.#spot(claim);
-    const { doubtful, standing } = entry;
-    try {
-      if (!standing) return await this.#lines.enter(spot, dataOf(claim), doubtful);
-      const found = await this.#lines.look(spot, standing);
-      return found.state === 'absent' ? { state: 'gone' } : found;
-    } catch (error) {
-      if (isLost(error)) entry.doubtful = true;
-      throw error;
-    } finally {
-      entry.making = undefined;
-    }
-  }
-
-  #placed(entry: Entry, entered: Entered): Place {
-    if (entered.state !== 'held' && entered.state !== 'waiting') {
-      if (!entry.making) this.#forget(entry);
-      return entered;
-    }
-    // Also one that was left meanwhile, if its node was made only now: the core will leave it again.
-    this.#entries.set(entry.ref.id, entry);
-    entry.standing = entered.standing;
-    // Who held once holds: a look that was older may say otherwise.
-    if (entered.state === 'held' || entry.state === 'held') {
-      entry.state = 'held';
-      entry.stopWaiting?.();
-      return { state: 'held', token: entered.standing.token };
-    }
-    entry.state = 'waiting';
-    this.#wait(entry, entered);
-    return { state: 'waiting' };
-  }
-
-  #wait(entry: Entry, { standing, obstacle }: Extract<Entered, { state: 'waiting' }>): void {
-    const { spot } = entry;
-    const { id } = entry.ref;
-    if (!spot || this.#closed) return;
-    entry.stopWaiting?.();
-    const waiter: ZooKeeperWaiter = {
-      spot,
-      standing,
-      key: nodeOf(standing.path),
-      crowd: spot.claim.line.kind === 'semaphore' ? spot.line : undefined,
-      granted: () => {
-        entry.state = 'held';
-        this.#setup.listener.granted(id, standing.token);
-      },
-      vanished: () => this.#setup.listener.lost(id, { reason: 'session' }),
-    };
-    entry.stopWaiting = this.#waitingRoom.wait(waiter, obstacle);
-  }
-
-  /** By the node that we know of, or the one that there may be though we were never told. */
-  async #leave(entry: Entry): Promise<boolean> {
-    const { ref, standing, spot, doubtful } = entry;
-    const stood = standing ? await this.#lines.leave(standing, this.#callMs) : false;
-    if (!doubtful || !spot) return stood;
-    const found = await this.#client.insist(this.#callMs, () => this.#lines.find({ claim: ref, line: spot.line }));
-    return found ? this.#lines.leave(found.standing, this.#callMs) : stood;
-  }
-
-  #newEntry(claim: Claim): Entry {
-    const entry: Entry = {
-      ref: { id: claim.id, line: claim.line },
-      serial: claim.serial,
-      spot: this.#spot(claim),
-      state: 'entering',
-      making: undefined,
-      doubtful: false,
-      standing: undefined,
-      stopWaiting: undefined,
-    };
-    this.#entries.set(claim.id, entry);
-    return entry;
-  }
-
-  #forget(entry: Entry): void {
-    entry.stopWaiting?.();
-    this.#entries.delete(entry.ref.id);
-  }
+  // --- nodes --------------------------------------------------------------------------------------------------------
 
   #spot(claim: Claim): Spot {
     return { claim, line: this.#setup.paths.line(claim.line) };
   }
 
-  // --- the index ------------------------------------------------------------------------------------------------
-
-  /** Our claims that stand, by everything that goes with the session. */
-  async #standing(paths: readonly string[]): Promise<readonly Entry[]> {
-    const found: Entry[] = [];
-    for (const path of paths) {
-      const node = nodeOf(path);
-      const id = (parseNode(node, 'semaphore') ?? parseNode(node, 'lock'))?.id;
-      if (id === undefined || path === this.#mailbox.path) continue;
-      const entry = this.#entries.get(id) ?? (await this.#adopt(id, path));
-      if (!entry) continue;
-      if (this.#isIts(entry, path)) found.push(entry);
-      else this.#lines.discard(path);
-    }
-    return found;
+  #claimIn(path: string): string | undefined {
+    const node = nodeOf(path);
+    if (path === this.#setup.mailbox.path) return undefined;
+    return (parseNode(node, 'semaphore') ?? parseNode(node, 'lock'))?.id;
   }
 
-  /** False: a second node of the same claim. There should be none; if there is, it would stand in everybody's way. */
-  #isIts(entry: Entry, path: string): boolean {
-    const { standing } = entry;
-    if (!standing || standing.path === path) return true;
-    if (path !== readerPath(standing.path)) return false;
+  recognize(footing: NodeFooting, path: string): NodeFooting | undefined {
+    if (path === footing.path) return footing;
     // A downgrade whose answer was lost: the claim stands under its other name.
-    entry.standing = { ...standing, path };
-    return true;
+    return path === readerPath(footing.path) ? { ...footing, path } : undefined;
   }
 
-  /** An enter that ran after its leave, which we had forgotten by then. */
-  async #adopt(id: string, path: string): Promise<Entry | undefined> {
+  async adopt(id: string, path: string): Promise<KnownClaim<NodeFooting> | undefined> {
     const line = this.#setup.paths.lineOf(path) ?? (await this.#lineIn(path));
-    if (!line) return undefined;
-    const standing = { path, token: 0n, since: 0 };
-    const nothing = { spot: undefined, making: undefined, stopWaiting: undefined };
-    const entry: Entry = { ref: { id, line }, serial: 0, state: 'waiting', doubtful: false, standing, ...nothing };
-    this.#entries.set(id, entry);
-    return entry;
+    return line && { ref: { id, line }, claim: undefined, footing: { path, token: 0n, since: 0 } };
   }
 
   /** With keys of the user's own, only the node itself knows which lock it is of. */
-  async #lineIn(path: string): Promise<ClaimRef['line'] | undefined> {
+  async #lineIn(path: string): Promise<LineRef | undefined> {
     const node = await this.#client.getData(path).catch(() => undefined);
     const name = node && written(node.data)?.name;
     return name === undefined ? undefined : { kind: 'lock', name };
   }
+
+  discard(path: string): void {
+    this.#lines.discard(path);
+  }
 }
 
-function standingClaim({ ref, serial, state }: Entry): StandingClaim {
-  return { id: ref.id, serial, held: state === 'held' };
-}
-
-function goneWithSession(error: unknown): false {
-  if (isStatus(error, CODE.sessionExpired)) return false;
-  throw error;
-}
-
-function indexed({ ref, state, standing }: Entry): IndexedClaim {
-  const held = state === 'held';
-  return { ...ref, state: held ? 'held' : 'waiting', token: held ? standing?.token : undefined };
+/** What the end of our session comes to; other errors are thrown on. */
+function onExpiry<T>(value: T): (error: unknown) => T {
+  return (error) => {
+    if (isStatus(error, CODE.sessionExpired)) return value;
+    throw error;
+  };
 }
 
 /** What protocol.ts calls a claim's data. */
-function dataOf({ note, line }: Claim, before?: Standing): string {
+function dataOf({ note, line }: Claim, before?: NodeFooting): string {
   const data: Written = { note, name: line.name, ...(before && { token: `${before.token}`, since: before.since }) };
   return JSON.stringify(data);
 }

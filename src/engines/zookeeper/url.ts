@@ -5,6 +5,7 @@
  *     zookeepers://h1:2281,h2,h3?ca=/etc/zk/ca.pem&cert=/etc/zk/us.pem&key=/etc/zk/us.key     TLS; the files are optional
  */
 import { ConfigError } from '../../core/errors.js';
+import { type CertificateFiles, certificateFiles } from '../../kit/certificates.js';
 import type { EngineUrl } from '../../kit/url.js';
 
 export interface ZooKeeperUrl {
@@ -14,24 +15,20 @@ export interface ZooKeeperUrl {
   readonly password: string | undefined;
   /** `/a/b`, or nothing. */
   readonly chroot: string;
-  /** Names of files in PEM. */
-  readonly files: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  readonly files: CertificateFiles;
 }
 
 const PORT = 2_181;
 /** There is none that everybody uses; this is the one of ZooKeeper's own examples. */
 const TLS_PORT = 2_281;
 
-export const FILE_PARAMS = ['ca', 'cert', 'key'] as const;
+export const SCHEMES = { plain: 'zookeeper', secure: 'zookeepers' };
 
-export function zookeeperUrl({ scheme, hosts, path, user, password, params }: EngineUrl): ZooKeeperUrl {
+export function zookeeperUrl(url: EngineUrl): ZooKeeperUrl {
+  const { scheme, hosts, path, user, password } = url;
   if ((scheme !== 'zookeeper' && scheme !== 'zookeepers') || hosts.length === 0)
     throw new ConfigError("A URL of ZooKeeper begins with 'zookeeper://' or 'zookeepers://' (TLS) and a host.");
-  const files = Object.fromEntries(FILE_PARAMS.flatMap((name) => (params.has(name) ? [[name, params.get(name)]] : [])));
-  if (scheme === 'zookeeper' && Object.keys(files).length > 0)
-    throw new ConfigError("Certificates are for 'zookeepers://': 'zookeeper://' is not encrypted.");
-  if ('cert' in files !== 'key' in files)
-    throw new ConfigError("A certificate needs its key: give both 'cert' and 'key', or neither.");
+  const files = certificateFiles(url, SCHEMES);
   if (user?.includes(':')) throw new ConfigError("A user of ZooKeeper has no ':' in its name.");
   const tls = scheme === 'zookeepers';
   return {

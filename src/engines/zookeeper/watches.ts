@@ -1,37 +1,22 @@
 /** What those that wait watch in ZooKeeper; the waiting itself is kit/waiting-room.ts. */
 import { backoff } from '../../core/backoff.js';
 import type { Clock } from '../../core/clock.js';
-import { type Crowd, type Verdict, type Waiter, WaitingRoom, type Watch } from '../../kit/waiting-room.js';
+import type { WaitingClaim } from '../../kit/ephemeral-session.js';
+import type { Crowd, Verdict, ObstacleWatch } from '../../kit/waiting-room.js';
 import type { ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
-import { heldCount, type Lines, type Obstacle, type Spot, type Standing } from './protocol.js';
-import type { ClaimName } from './keys.js';
-
-export interface ZooKeeperWaiter extends Waiter {
-  readonly spot: Spot;
-  readonly standing: Standing;
-}
-
-interface Setup {
-  readonly lines: Lines;
-  readonly client: ZooKeeperClient;
-  readonly clock: Clock;
-}
+import { type ClaimName, nodeOf } from './keys.js';
+import { heldCount, type Lines, type NodeFooting, type Obstacle, type Spot } from './protocol.js';
 
 /** After a watch that could not be made. */
 const PAUSE_MS = 20;
 
-export function waitingRoom(setup: Setup): WaitingRoom<ZooKeeperWaiter, Obstacle> {
-  const { lines, clock } = setup;
-  return new WaitingRoom(clock, {
-    look: ({ spot, standing }) => lines.look(spot, standing),
-    watch: (obstacle, changed) => watchNode(setup, obstacle, changed),
-    crowd: ({ spot }, changed) => new Permits(setup, spot, changed),
-  });
-}
-
 /** Tells once. What is gone before it can be watched has just made room. */
-function watchNode({ client, clock }: Setup, { path }: Obstacle, changed: () => void): Watch<Obstacle> {
+export function watchNode(
+  { client, clock }: { readonly client: ZooKeeperClient; readonly clock: Clock },
+  { path }: Obstacle,
+  changed: () => void,
+): ObstacleWatch<Obstacle> {
   let open = true;
   const tell = (): void => {
     if (!open) return;
@@ -51,14 +36,19 @@ function watchNode({ client, clock }: Setup, { path }: Obstacle, changed: () => 
   };
 }
 
+interface PermitsSetup {
+  readonly client: ZooKeeperClient;
+  readonly lines: Lines;
+}
+
 /** One watch of the whole line at a time, made with each look that finds none. */
-class Permits implements Crowd<ZooKeeperWaiter, Obstacle> {
-  readonly #setup: Setup;
+export class Permits implements Crowd<WaitingClaim<NodeFooting>, Obstacle> {
+  readonly #setup: PermitsSetup;
   readonly #spot: Spot;
   readonly #changed: () => void;
   #watching = false;
 
-  constructor(setup: Setup, spot: Spot, changed: () => void) {
+  constructor(setup: PermitsSetup, spot: Spot, changed: () => void) {
     this.#setup = setup;
     this.#spot = spot;
     this.#changed = () => {
@@ -71,15 +61,18 @@ class Permits implements Crowd<ZooKeeperWaiter, Obstacle> {
     return true;
   }
 
-  async look(waiters: ReadonlyMap<string, ZooKeeperWaiter>): Promise<Verdict<ZooKeeperWaiter>> {
+  async look(waiters: ReadonlyMap<string, WaitingClaim<NodeFooting>>): Promise<Verdict<WaitingClaim<NodeFooting>>> {
     const { client } = this.#setup;
     // Who joins while we look may stand in line since a moment after that.
     const joined = [...waiters.values()];
     const claims = await this.#claims();
     const holding = new Set(claims.slice(0, heldCount(claims, this.#spot.claim.capacity)).map(({ node }) => node));
     const there = new Set(claims.map(({ node }) => node));
-    const concerned = joined.filter(({ key }) => holding.has(key) || !there.has(key));
-    const stats = await Promise.all(concerned.map(({ standing }) => client.exists(standing.path)));
+    const concerned = joined.filter(({ footing }) => {
+      const node = nodeOf(footing.path);
+      return holding.has(node) || !there.has(node);
+    });
+    const stats = await Promise.all(concerned.map(({ footing }) => client.exists(footing.path)));
     const isOurs = (_: unknown, at: number): boolean => stats[at]?.ephemeralOwner === client.sessionId;
     return { held: concerned.filter(isOurs), absent: concerned.filter((_, at) => !isOurs(_, at)) };
   }

@@ -83,7 +83,7 @@ export async function crowdOfWaiters(
     Array.from({ length: count }, (_, at) =>
       engine.open(
         { id: `${at}`, realm: '', ttlMs: 120_000, label: 'crowd' },
-        { granted: (id, token) => void granted.set(id, token), lost: () => {}, ended: () => {} },
+        { granted: (id, token) => void granted.set(id, token), lost: () => {}, ended: () => {}, hinted: () => {} },
       ),
     ),
   );

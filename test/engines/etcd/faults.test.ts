@@ -1,7 +1,7 @@
 /** One member of etcd, and what a network, an operator or a clock does to those who use it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EngineError, Holdfast } from '../../../src/index.js';
-import { track } from '../../../src/testing/tracked.js';
+import { track } from '../../../src/conformance/tracked.js';
 import {
   crowdOfWaiters,
   FEW_WAITERS,

@@ -1,14 +1,14 @@
 /** The steps on a line, with whatever may come between any two of them, made to come there. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
-import type { Claim, LineKind } from '../../../src/core/engine.js';
+import type { Claim, LineKind, Session } from '../../../src/core/engine.js';
 import { EngineError } from '../../../src/core/errors.js';
 import { ALL } from '../../../src/core/line.js';
 import { EtcdClient } from '../../../src/engines/etcd/client/client.js';
 import type { Change } from '../../../src/engines/etcd/client/watches.js';
 import { claimSuffix, Keys } from '../../../src/engines/etcd/keys.js';
 import { Lines, type Spot } from '../../../src/engines/etcd/protocol.js';
-import { type EtcdSession, openSession } from '../../../src/engines/etcd/session.js';
+import { openSession } from '../../../src/engines/etcd/session.js';
 import { startEtcd } from '../../servers/etcd.js';
 import { LOOPBACK } from '../../servers/ports.js';
 import type { Server } from '../../servers/server.js';
@@ -72,18 +72,17 @@ function spotOf({ name, id, kind = 'lock', weight = ALL, capacity = ALL, wait = 
   const claim: Claim = { id, line: { kind, name }, serial: 1, weight, capacity, wait, note: '{}' };
   const prefix = KEYS.line(claim.line, capacity);
   const anyCapacity = kind === 'semaphore' ? KEYS.semaphores(name) : undefined;
-  return { claim, lease, prefix, anyCapacity, key: prefix + claimSuffix(lease, id) };
+  return { claim, lease, since: 0, prefix, anyCapacity, key: prefix + claimSuffix(lease, id) };
 }
 
 function enter(wanted: Wanted): ReturnType<Lines['enter']> {
-  const { name, weight = ALL } = wanted;
-  return lines.enter(spotOf(wanted), JSON.stringify({ weight, note: '{}', since: 0, name }));
+  return lines.enter(spotOf(wanted));
 }
 
 async function revisionOf(entering: ReturnType<Lines['enter']>): Promise<bigint> {
   const entered = await entering;
   if (entered.state !== 'held') throw new Error(`it should hold, and is ${entered.state}`);
-  return entered.revision;
+  return entered.footing.token;
 }
 
 async function isThere(wanted: Wanted): Promise<boolean> {
@@ -97,8 +96,8 @@ async function comeAndGo(key: string): Promise<void> {
   await client.txn({ success: [{ delete: { key: name } }] }, { ...CALLING, repeatable: true });
 }
 
-function opened(): Promise<EtcdSession> {
-  const listener = { granted: () => {}, lost: () => {}, ended: () => {} };
+function opened(): Promise<Session> {
+  const listener = { granted: () => {}, lost: () => {}, ended: () => {}, hinted: () => {} };
   const options = { id: 'beat', realm: '', ttlMs: 600_000, label: 'beat' };
   return openSession({ client, keys: KEYS, clock: systemClock, listener }, options);
 }
@@ -144,7 +143,7 @@ describe('who comes to wait hears of a leave right after it came, however late i
     if (waiting.state !== 'waiting') throw new Error(`it should wait, and is ${waiting.state}`);
     // Nobody else writes here, so this is the very next revision.
     await lines.leave(before.key, revision, []);
-    const left = waiting.revision + 1n;
+    const left = waiting.footing.token + 1n;
     const heard: bigint[] = [];
     const hear = (changes: readonly Change[]): void => void heard.push(...changes.map(({ kv }) => kv.modRevision));
     const watch = client.watches.watch(waiting.obstacle, { changed: hear, gap: () => {} });

@@ -7,6 +7,8 @@ import { etcd } from '../../../src/engines/etcd/index.js';
 import { type Duration, EngineError, Holdfast } from '../../../src/index.js';
 import { startEtcd } from '../../servers/etcd.js';
 import type { Server } from '../../servers/server.js';
+import { startNamedServer } from '../named-server.js';
+import { until } from './kit.js';
 
 const folder = join(import.meta.dirname, '../redis/tls');
 const certificate = join(folder, 'certificate.pem');
@@ -52,6 +54,25 @@ test('a server that we do not trust, and a server that does not trust us, are to
   expect(String(distrusted)).toMatch(/self-signed certificate/);
   await using anonymous = new Holdfast(etcd(`etcds://localhost:${server.port}`, { tls: { ca: tls.ca } }));
   expect(await acquire(anonymous)).toBeInstanceOf(EngineError);
+});
+
+test('a server whose certificate is for another name is not talked to', async () => {
+  await using misnamed = new Holdfast(etcd([`127.1:${server.port}`], { tls }));
+  const refused = await acquire(misnamed, '5s');
+  expect(refused).toBeInstanceOf(EngineError);
+  expect(String(refused)).toMatch(/altnames|ALTNAME/);
+});
+
+test('a certificate for localhost is none for an address, though it leads to the same server', async () => {
+  await using named = await startNamedServer();
+  const at = (host: string): Holdfast => new Holdfast(`etcds://${host}:${named.port}?ca=${named.ca}`);
+  await using byAddress = at('127.0.0.1');
+  expect(String(await acquire(byAddress, '5s'))).toMatch(/altnames|ALTNAME/);
+  expect(named.believers()).toBe(0);
+  await using byName = at('localhost');
+  const refused = acquire(byName);
+  await until('it is believed by its name', () => named.believers() > 0);
+  await refused;
 });
 
 function acquire(locks: Holdfast, timeout: Duration = '1s'): Promise<unknown> {

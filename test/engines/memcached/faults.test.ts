@@ -88,6 +88,30 @@ describe.concurrent('a lock that memcached forgot', () => {
   });
 });
 
+test('a counter that somebody else has set is refused, and nothing is taken by it; deleted, it goes on above all before', async () => {
+  await using server = await startMemcached();
+  await using locks = user(server.port);
+  const before = await locks.mutex('counted').acquire();
+  await before.release();
+  // The next number is 0, 1, 2^53, 2^63 and one of 19 digits.
+  for (const absurd of [
+    '18446744073709551615',
+    '0',
+    '9007199254740991',
+    '9223372036854775807',
+    '9999999999999999998',
+  ]) {
+    await ask(server.port, `ms holdfast:%token ${absurd.length} T0\r\n${absurd}\r\n`);
+    const failure = await failureOf(locks.mutex('counted').acquire(PATIENCE));
+    expect(failure).toBeInstanceOf(EngineError);
+    expect((failure as EngineError).message).toContain('holdfast:%token');
+    await until('the lock is given back', async () => (await stored(server.port, 'counted')) === undefined);
+  }
+  await ask(server.port, 'md holdfast:%token\r\n');
+  await using after = await locks.mutex('counted').acquire(PATIENCE);
+  expect(after.token).toBeGreaterThan(before.token);
+});
+
 describe.concurrent('a reply that is lost', () => {
   let server: Server;
 

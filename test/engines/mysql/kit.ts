@@ -4,10 +4,13 @@ import { systemClock } from '../../../src/core/clock.js';
 import { type Engine, Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { mysql, type MysqlOptions } from '../../../src/engines/mysql/index.js';
 import type { MysqlStrategy } from '../../../src/engines/mysql/traits.js';
-import { Actor } from '../../../src/testing/protocol.js';
+import { Actor } from '../../../src/conformance/protocol.js';
 
 /** The long form of a test, and every strategy in every test, is for the matrix: CI has two minutes for all of this. */
 export const LONG = process.env['HOLDFAST_MATRIX'] !== undefined;
+
+/** Else it is MySQL, in the matrix. */
+export const MARIADB = process.env['HOLDFAST_MYSQL'] === undefined;
 
 /** For tests that have a long form. */
 export const LIMIT_MS = LONG ? 900_000 : 180_000;
@@ -63,14 +66,14 @@ export class Stage implements AsyncDisposable {
   }
 
   /** On connections of its own. */
-  byUrl(query: string, settings: HoldfastOptions = {}, port = this.#port()): Holdfast {
-    const locks = new Holdfast(`mysql://root@127.0.0.1:${port}/test?${query}`, settings);
+  byUrl(query: string, settings: HoldfastOptions = {}, port = this.#port(), user = 'root'): Holdfast {
+    const locks = new Holdfast(`mysql://${user}@127.0.0.1:${port}/test?${query}`, settings);
     this.#holdfasts.push(locks);
     return locks;
   }
 
   /** A session spoken to directly. It never beats by itself. */
-  async actor(options: MysqlOptions, namespace: string, pool: object = this.pool()): Promise<Actor> {
+  async actor(options: MysqlOptions, namespace: string, pool: object | string = this.pool()): Promise<Actor> {
     const engine = await mysql(pool, options).connect({ namespace, clock: systemClock });
     this.#engines.push(engine);
     const session = { id: systemClock.id(), realm: '', ttlMs: 600_000, label: 'actor' };

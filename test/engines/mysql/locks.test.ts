@@ -5,7 +5,7 @@ import { createPool as createPromisePool } from 'mysql2/promise';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
 import { AcquireTimeoutError, Holdfast } from '../../../src/index.js';
-import { gate, track } from '../../../src/testing/tracked.js';
+import { gate, track } from '../../../src/conformance/tracked.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
@@ -142,7 +142,7 @@ test.each(['for-update', 'get-lock'] as const)(
   async (strategy) => {
     await using stage = new Stage(() => server.port);
     const waits = `SELECT COUNT(*) AS many FROM information_schema.processlist
-    WHERE info LIKE 'SELECT GET\\_LOCK%' OR info LIKE 'SELECT 1 FROM holdfast\\_latch%'`;
+    WHERE info LIKE 'SELECT GET\\_LOCK%' OR info LIKE 'SELECT @@%FROM holdfast\\_latch%'`;
     const waiting = async (): Promise<number> => Number((await sql(server.port, waits))[0]!['many']);
     const [a, b] = [stage.locks({ strategy }).mutex('given up'), stage.locks({ strategy }).mutex('given up')];
     const lease = await a.acquire();

@@ -5,7 +5,7 @@ import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { waitFor } from '../../servers/wait.js';
 import { Stage } from './kit.js';
-import { overheard } from './overheard.js';
+import { columns, overheard } from './overheard.js';
 
 let server: Server;
 
@@ -63,6 +63,24 @@ test('get-lock: a lock that is not on its connection any more is lost with the n
   expect(actor.lossOf(claim)).toEqual({ reason: 'session' });
 });
 
+test.each(['for-update', 'get-lock'] as const)(
+  '%s: a lock on a server that became read-only is lost with the next beat',
+  async (strategy) => {
+    await using stage = new Stage(() => server.port);
+    const actor = await stage.actor({ strategy }, 'pinned');
+    const { claim } = await actor.hold({ name: 'demoted' });
+    await sql(server.port, 'SET GLOBAL read_only = 1');
+    try {
+      await actor.beat({ held: [claim] });
+      expect(actor.lossOf(claim)).toBeDefined();
+      // Who could write all the same would still be on the wrong server.
+      await expect(actor.session.enter(actor.claim({ name: 'demoted' }))).rejects.toThrow(/^The database is read-only/);
+    } finally {
+      await sql(server.port, 'SET GLOBAL read_only = 0');
+    }
+  },
+);
+
 test('get-lock: a lock that was lost before its token was minted is not granted', async () => {
   await using stage = new Stage(() => server.port);
   const pool = stage.pool();
@@ -74,6 +92,22 @@ test('get-lock: a lock that was lost before its token was minted is not granted'
   const actor = await stage.actor({ strategy: 'get-lock' }, 'pinned', tapped);
   await expect(actor.session.enter(actor.claim({ name: 'tokenless' }))).rejects.toThrow('lost before it was granted');
 });
+
+test.each(['for-update', 'get-lock'] as const)(
+  '%s: no answer has columns that are called after a lock, of which mysql2 would keep a parser each',
+  async (strategy) => {
+    await using stage = new Stage(() => server.port);
+    const asked = async (name: string): Promise<ReadonlySet<string>> => {
+      const names = new Set<string>();
+      const pool = columns(stage.pool(), (heard) => names.add(heard.join(', ')));
+      const actor = await stage.actor({ strategy }, 'columns', pool);
+      const { claim } = await actor.hold({ name });
+      await actor.beat({ held: [claim] });
+      return names;
+    };
+    expect(await asked('one')).toEqual(await asked('another'));
+  },
+);
 
 test('for-update: downgrades of two names do not stand in each other’s way', async () => {
   await using stage = new Stage(() => server.port);

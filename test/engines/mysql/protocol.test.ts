@@ -1,11 +1,14 @@
 /** The steps of `queue`, called by hand, where two of them have to meet inside the server, or rows have to be old. */
 import type { RowDataPacket } from 'mysql2';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { bytes, Database, poolOf } from '../../../src/engines/mysql/client/database.js';
+import { Connections } from '../../../src/engines/mysql/client/connections.js';
+import { Database } from '../../../src/engines/mysql/client/database.js';
+import { bytes, poolOf } from '../../../src/engines/mysql/client/port.js';
+import { Tenure } from '../../../src/engines/mysql/client/tenure.js';
 import { procedureSteps } from '../../../src/engines/mysql/queue/protocol.js';
 import { statementSteps } from '../../../src/engines/mysql/queue/statements.js';
 import { NOW } from '../../../src/engines/mysql/tables.js';
-import { track } from '../../../src/testing/tracked.js';
+import { track } from '../../../src/conformance/tracked.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually, waitFor } from '../../servers/wait.js';
@@ -40,7 +43,7 @@ async function open(session: string, namespace: string): Promise<void> {
 /** A mutex named `job`; answers the state. */
 async function enter(session: string, namespace: string): Promise<string> {
   const claim = `'${session}', '${session}-1', '${namespace}', 0, 'job'`;
-  const answer = await sql(server.port, `CALL holdfast_enter_1(${claim}, 1, ${ALL}, ${ALL}, 1, '')`);
+  const answer = await sql(server.port, `CALL holdfast_enter_2(${claim}, 1, ${ALL}, ${ALL}, 1, '')`);
   return String((answer as unknown as RowDataPacket[][])[0]![0]!['state']);
 }
 
@@ -95,7 +98,7 @@ type Lock = ReturnType<ReturnType<Stage['locks']>['mutex']>;
 /** As if nobody had used the lines for an hour; and cleans. */
 async function cleanUp(stage: Stage, namespace: string, steps: typeof procedureSteps): Promise<void> {
   await sql(server.port, `UPDATE holdfast_line SET touched = touched - ${HOUR_US} WHERE namespace = '${namespace}'`);
-  const database = new Database(poolOf(stage.pool()), false);
+  const database = new Database(new Connections(poolOf(stage.pool()), false, new Tenure()));
   await steps(database, 'holdfast_')('clean_1', [bytes(namespace), 0, bytes(''), 1_000, 5_000_000], {});
 }
 

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
 import { Holdfast, type Lease, LeaseLostError } from '../../../src/index.js';
-import { gate, track } from '../../../src/testing/tracked.js';
+import { gate, track } from '../../../src/conformance/tracked.js';
 import { FaultProxy } from '../../servers/fault-proxy.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
@@ -24,7 +24,7 @@ type RwLock = ReturnType<Holdfast['rwLock']>;
 const OPTIONS = { strategy: 'for-update' } as const;
 
 /** How many wait inside the server for a row of this table. */
-const waitingFor = (table: string): Promise<number> => waitingInServer(server, `SELECT 1 FROM holdfast_${table}`);
+const waitingFor = (table: string): Promise<number> => waitingInServer(server, `SELECT @@%FROM holdfast_${table}`);
 
 test('a waiting writer is not overtaken by readers that come later', async () => {
   await using stage = new Stage(() => server.port);

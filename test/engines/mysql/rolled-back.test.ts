@@ -3,7 +3,7 @@ import type { Pool } from 'mysql2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
 import { AcquireTimeoutError, EngineError, Holdfast } from '../../../src/index.js';
-import { track } from '../../../src/testing/tracked.js';
+import { track } from '../../../src/conformance/tracked.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';

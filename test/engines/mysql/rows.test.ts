@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
 import { NOW } from '../../../src/engines/mysql/tables.js';
 import { Holdfast } from '../../../src/index.js';
-import { gate, track } from '../../../src/testing/tracked.js';
+import { gate, track } from '../../../src/conformance/tracked.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
-import { Stage } from './kit.js';
+import { MARIADB, Stage } from './kit.js';
 import { overheard } from './overheard.js';
 
 let server: Server;
@@ -51,6 +51,24 @@ describe.each(['row', 'version'] as const)('%s', (strategy) => {
     expect(await lock.run(({ token }) => token)).toBeGreaterThan(first + 3_600_000_000n * 1_024n);
   });
 });
+
+test.for(['row', 'version'] as const)(
+  '%s: a lock is taken over for a whole ttl, whatever order assignments are made in',
+  async (strategy, { skip }) => {
+    skip(!MARIADB, 'MySQL makes assignments in one order only');
+    await using stage = new Stage(() => server.port);
+    const pool = stage.pool({ connectionLimit: 1 });
+    const actor = await stage.actor({ strategy }, 'rows', pool);
+    const first = await actor.hold({ name: 'order' });
+    await actor.session.leave(first.claim);
+    // After we have looked at how it is set.
+    await pool.promise().query("SET sql_mode = 'SIMULTANEOUS_ASSIGNMENT'");
+    const { token } = await actor.hold({ name: 'order' });
+    expect(token).toBeGreaterThan(first.token);
+    const lasting = `SELECT 1 AS one FROM holdfast_${strategy} WHERE name = 'order' AND until > ${NOW} + 300000000`;
+    expect(await sql(server.port, lasting)).toHaveLength(1);
+  },
+);
 
 /** A lock of `version` whose first statement like this one is sent only when somebody lets it. */
 async function heldBack(

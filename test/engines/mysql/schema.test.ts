@@ -1,12 +1,16 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
-import { EngineError, Holdfast } from '../../../src/index.js';
+import { EngineError, Holdfast, MigrationLockError } from '../../../src/index.js';
 import { schemaFromUrl } from '../../../src/schemes.js';
+import { FaultProxy } from '../../servers/fault-proxy.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
 import { Worker } from '../sqlite/processes.js';
 import { Stage } from './kit.js';
+import { answered } from './overheard.js';
 
 let server: Server;
 
@@ -40,7 +44,7 @@ describe('the tables', () => {
     const uses = await Promise.all(Array.from({ length: 8 }, () => use(urlOf('fresh'))));
     expect(uses).toEqual(Array.from({ length: 8 }, () => true));
     const rows = await sql(server.port, 'SELECT version FROM holdfast_migration ORDER BY version', 'fresh');
-    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
   });
 
   test('are made once by many processes, of which some are killed on the way', async () => {
@@ -58,7 +62,7 @@ describe('the tables', () => {
     await Promise.all(workers.map((worker) => worker.end()));
     expect(rest.every((token) => /^\d+$/.test(token))).toBe(true);
     const rows = await sql(server.port, 'SELECT version FROM holdfast_migration ORDER BY version', 'crowded');
-    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
   });
 
   test('have the prefix that was asked for, and two prefixes share nothing', async () => {
@@ -97,8 +101,28 @@ describe('the tables', () => {
   test('are applied by the schema, which says what was missing', async () => {
     await sql(server.port, 'CREATE DATABASE applied');
     await using schema = (await schemaFromUrl(urlOf('applied')))!;
-    expect(await schema.apply()).toHaveLength(6);
+    expect(await schema.apply()).toHaveLength(8);
     expect(await schema.apply()).toEqual([]);
+  });
+
+  test('of before notes could be long are widened, whether procedures are there or not', async () => {
+    for (const [database, rest] of [
+      ['narrow', ''],
+      ['narrowest', '; DROP PROCEDURE holdfast_enter_2; DELETE FROM holdfast_migration WHERE version = 5'],
+    ] as const) {
+      await sql(server.port, `CREATE DATABASE ${database}`);
+      await use(urlOf(database));
+      const before = `DELETE FROM holdfast_migration WHERE version > 6; ALTER TABLE holdfast_claim MODIFY note BLOB NOT NULL;
+        ALTER TABLE holdfast_fence DROP COLUMN opened${rest}`;
+      await sql(server.port, before, database);
+      await use(urlOf(database));
+      const columns = await sql(
+        server.port,
+        `SELECT column_type AS type FROM information_schema.columns WHERE table_schema = '${database}'
+          AND (column_name = 'opened' OR (table_name = 'holdfast_claim' AND column_name = 'note')) ORDER BY 1`,
+      );
+      expect(columns.map(({ type }) => String(type))).toEqual(['bigint(20)', 'mediumblob']);
+    }
   });
 
   test('of a newer version are left alone', async () => {
@@ -107,6 +131,77 @@ describe('the tables', () => {
     await sql(server.port, "INSERT INTO holdfast_migration VALUES (99, '2030-01-01')", 'newer');
     await expect(use(urlOf('newer'))).rejects.toThrow(/newer version/);
   });
+});
+
+// What MySQL says before 8.0.29, and what TiDB says.
+test.each([1064, 8108])(
+  'a server that refuses routines with %i has locks of every strategy, and warns',
+  async (errno) => {
+    const database = `without_${errno}`;
+    await sql(server.port, `CREATE DATABASE ${database}`);
+    await using stage = new Stage(() => server.port);
+    const refusal = Object.assign(new Error('no'), { errno, code: `ER_${errno}`, sqlState: 'HY000' });
+    const pool = answered(stage.pool({ database }), (statement) =>
+      statement.startsWith('CREATE PROCEDURE') ? refusal : undefined,
+    );
+    const warnings: string[] = [];
+    const hear = ({ message }: Error): void => void warnings.push(message);
+    process.on('warning', hear);
+    for (const strategy of ['row', 'version', 'for-update', 'get-lock', 'queue', 'queue'] as const) {
+      await using locks = new Holdfast(mysql(pool, { strategy }));
+      expect(await locks.mutex('job').run({ timeout: '20s' }, ({ held }) => held)).toBe(true);
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    process.removeListener('warning', hear);
+    // Once in the life of a process.
+    expect(warnings.filter((text) => text.includes('8.0.29'))).toHaveLength(errno === 1064 ? 1 : 0);
+    const rows = await sql(server.port, 'SELECT version FROM holdfast_migration ORDER BY version', database);
+    expect(rows.map(({ version }) => Number(version))).toEqual([1, 2, 3, 4, 6, 7]);
+  },
+);
+
+describe('behind a migration lock that another has', () => {
+  const LOCK = 'holdfast:schema:holdfast_';
+
+  test('acquires and schema apply name it, and schema apply ends with a code of its own', async () => {
+    await sql(server.port, 'CREATE DATABASE busy');
+    await using stage = new Stage(() => server.port);
+    const holder = await stage.pool().promise().getConnection();
+    await holder.query(`DO GET_LOCK('${LOCK}', 0)`);
+    await using schema = (await schemaFromUrl(urlOf('busy')))!;
+    const [acquire, apply, command] = await Promise.allSettled([
+      stage
+        .locks({}, {}, stage.pool({ database: 'busy' }))
+        .mutex('job')
+        .acquire({ timeout: '5s' }),
+      schema.apply(),
+      promisify(execFile)(process.execPath, ['dist/cli/main.js', 'schema', 'apply', '--url', urlOf('busy')]),
+    ]);
+    expect((acquire as PromiseRejectedResult).reason).toMatchObject({ name: 'EngineError', retryable: true });
+    expect(String((acquire as PromiseRejectedResult).reason)).toContain(LOCK);
+    expect((apply as PromiseRejectedResult).reason).toBeInstanceOf(MigrationLockError);
+    const { code, stderr } = (command as PromiseRejectedResult).reason as { code: number; stderr: string };
+    expect(code).toBe(73);
+    expect(stderr).toMatch(new RegExp(`migration lock ${LOCK} \\(connection \\d+\\)`));
+    await holder.query(`DO RELEASE_LOCK('${LOCK}')`);
+    holder.release();
+    expect(await schema.apply()).toHaveLength(8);
+  });
+});
+
+test('schema apply on a server that falls silent ends, and says so', async () => {
+  await sql(server.port, 'CREATE DATABASE silent');
+  await using proxy = await FaultProxy.start(server.port);
+  proxy.set({ mode: 'freeze' });
+  const url = urlOf('silent').replace(`:${server.port}/`, `:${proxy.port}/`);
+  const ended = await promisify(execFile)(process.execPath, [
+    'dist/cli/main.js',
+    'schema',
+    'apply',
+    '--url',
+    url,
+  ]).catch((error: unknown) => error);
+  expect(ended).toMatchObject({ code: 69 });
 });
 
 describe('what can’t be cured by trying again is told at once, with what to do', () => {

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { schemaFromUrl } from '../../../src/schemes.js';
-import { track } from '../../../src/testing/tracked.js';
+import { track } from '../../../src/conformance/tracked.js';
 import { FaultProxy } from '../../servers/fault-proxy.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
@@ -46,7 +46,7 @@ test('without CREATE ROUTINE tables are made and locks work; routines are used w
   await using others = new Holdfast(`${urlOf('plain', 'poor')}?strategy=row`);
   expect(await others.mutex('job').run(async ({ held }) => held)).toBe(true);
   await using schema = (await schemaFromUrl(urlOf('root', 'poor')))!;
-  expect(await schema.apply()).toEqual(['5: the steps of the queue']);
+  expect(await schema.apply()).toEqual(['5: the steps of the queue', '8: notes of any size in a step of the queue']);
   // They are there, but this user may not run them.
   expect(await calls()).toBe(1);
   await sql(server.port, 'GRANT EXECUTE ON poor.* TO plain');

@@ -1,9 +1,12 @@
 /** What is swept away in the background was in nobody's use, stands in nobody's way, and takes no token with it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
-import { bytes, Database, poolOf } from '../../../src/engines/mysql/client/database.js';
+import { Connections } from '../../../src/engines/mysql/client/connections.js';
+import { Database } from '../../../src/engines/mysql/client/database.js';
+import { bytes, poolOf } from '../../../src/engines/mysql/client/port.js';
+import { Tenure } from '../../../src/engines/mysql/client/tenure.js';
 import { MysqlRegisters } from '../../../src/engines/mysql/registers.js';
-import { Sweeper } from '../../../src/engines/mysql/rows/sweeper.js';
+import { RowSweeper } from '../../../src/engines/mysql/rows/sweeper.js';
 import { NOW } from '../../../src/engines/mysql/tables.js';
 import type { Holdfast } from '../../../src/index.js';
 import { sql, startMariadb } from '../../servers/mariadb.js';
@@ -22,7 +25,7 @@ afterAll(() => server.stop());
 
 /** One that sweeps whenever it is told of a use, without a pause. */
 class EagerSweeper implements Disposable {
-  readonly #sweeper: Sweeper;
+  readonly #sweeper: RowSweeper;
   /** How many sweeps have begun. Each begins when the one before it has ended. */
   begun = 0;
 
@@ -32,9 +35,9 @@ class EagerSweeper implements Disposable {
         this.begun += 1;
         run();
       });
-    const database = new Database(poolOf(stage.pool()), false);
+    const database = new Database(new Connections(poolOf(stage.pool()), false, new Tenure()));
     const prefix = 'holdfast_';
-    this.#sweeper = new Sweeper({
+    this.#sweeper = new RowSweeper({
       database,
       prefix,
       tables,

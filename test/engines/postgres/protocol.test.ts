@@ -2,7 +2,7 @@
 import { Client } from 'pg';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
-import { track } from '../../../src/testing/tracked.js';
+import { track } from '../../../src/conformance/tracked.js';
 import { waitFor } from '../../servers/wait.js';
 import { Kit } from './kit.js';
 

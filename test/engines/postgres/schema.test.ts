@@ -1,6 +1,9 @@
+import { Client } from 'pg';
 import { expect, test } from 'vitest';
 import { postgres } from '../../../src/engines/postgres/index.js';
-import { ConfigError, EngineError, Holdfast } from '../../../src/index.js';
+import { ConfigError, EngineError, Holdfast, MigrationLockError } from '../../../src/index.js';
+import { schemaFromUrl } from '../../../src/schemes.js';
+import { until } from '../../servers/lines.js';
 import { Kit } from './kit.js';
 
 const kit = new Kit();
@@ -12,7 +15,23 @@ test('many instances may be the first, at once', async () => {
     { version: 1 },
     { version: 2 },
     { version: 3 },
+    { version: 4 },
   ]);
+});
+
+test('tables of before claims had a nonce are migrated, and a lock is handed on', async () => {
+  await kit
+    .locks(kit.url, { schema: 'before' })
+    .mutex('x')
+    .run(() => {});
+  await kit.sql('ALTER TABLE before.holdfast_claim DROP COLUMN nonce');
+  await kit.sql('DELETE FROM before.holdfast_migration WHERE version >= 4');
+  const [holder, waiter] = [kit.locks(kit.url, { schema: 'before' }), kit.locks(kit.url, { schema: 'before' })];
+  const lease = await holder.mutex('x').acquire();
+  const waiting = waiter.mutex('x').acquire();
+  await until('it waits', async () => (await holder.mutex('x').inspect()).claims.length === 2);
+  await lease.release();
+  expect((await waiting).token).toBeGreaterThan(lease.token);
 });
 
 test('two schemas, and two prefixes in one schema, do not see each other', async () => {
@@ -32,7 +51,7 @@ test('identifiers are checked, names and namespaces are data', async () => {
     .locks(kit.url, { namespace: evil })
     .mutex(`"${evil}`)
     .run(() => {});
-  expect(await kit.count('migration')).toBe(3);
+  expect(await kit.count('migration')).toBe(4);
 });
 
 test('without migrate, missing tables are an error that says what to run', async () => {
@@ -97,4 +116,35 @@ test('a URL says what it can’t mean, and never shows its password', () => {
     expect(attempt).not.toThrow('secret');
   }
   expect(() => postgres({})).toThrow('Pool of pg');
+});
+
+test('a role in a hurry, whose idle transactions are ended at once, can make the tables, and hears who keeps it from it', async () => {
+  await kit.sql(`CREATE ROLE hasty LOGIN`);
+  await kit.sql(`ALTER ROLE hasty SET idle_in_transaction_session_timeout = '1ms'`);
+  await kit.sql(`ALTER ROLE hasty SET statement_timeout = '1s'`);
+  await kit.sql('GRANT CREATE ON DATABASE postgres TO hasty');
+  await using schema = (await schemaFromUrl(`${kit.url.replace('postgres@', 'hasty@')}?schema=hasty`))!;
+  const stranger = new Client(kit.url);
+  await stranger.connect();
+  await stranger.query(`SELECT pg_advisory_lock(hashtextextended('holdfast migration', 0))`);
+  await expect(schema.apply()).rejects.toThrow(MigrationLockError);
+  await stranger.end();
+  expect(await schema.apply()).not.toEqual([]);
+});
+
+test('who waits too long for another that migrates is told so, and nothing was made', async () => {
+  const stranger = new Client(kit.url);
+  await stranger.connect();
+  try {
+    await stranger.query(`SELECT pg_advisory_lock(hashtextextended('holdfast migration', 0))`);
+    await using schema = (await schemaFromUrl(`${kit.url}?schema=behind`))!;
+    const refused: unknown = await schema.apply().catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EngineError);
+    expect(String(refused)).toContain('migration lock');
+    expect(await kit.sql(`SELECT FROM pg_namespace WHERE nspname = 'behind'`)).toEqual([]);
+    await stranger.query('SELECT pg_advisory_unlock_all()');
+    expect(await schema.apply()).not.toEqual([]);
+  } finally {
+    await stranger.end();
+  }
 });

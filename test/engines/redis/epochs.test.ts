@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import type { Claim, Engine } from '../../../src/core/engine.js';
 import { redis } from '../../../src/engines/redis/index.js';
-import { Actor } from '../../../src/testing/protocol.js';
+import { Actor } from '../../../src/conformance/protocol.js';
 import { CLOCK_SHIM_NEEDS, type ClockShim, clockShim } from '../../servers/clock-shim.js';
 import { startRedis } from '../../servers/redis.js';
 import { command, info } from '../../servers/resp.js';
@@ -124,7 +124,7 @@ describe.concurrent('a server that was restarted', () => {
     const waiting = await next.queue({ name: 'job' });
     await forgetting(stage, async () => {});
     expect(await holder.session.leave(claim)).toBe(true);
-    expect(await next.session.enter(waiting)).toEqual({ state: 'waiting' });
+    expect(await next.session.enter(waiting)).toEqual({ state: 'waiting', guarded: true });
     await guardEnds(stage, new Map([[next, { waiting: [waiting] }]]));
     expect((await next.session.enter(waiting)).state).toBe('held');
   });

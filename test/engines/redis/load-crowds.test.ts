@@ -46,7 +46,7 @@ afterAll(async () => {
 });
 
 function open(ttlMs: number): Promise<Session> {
-  const listener = { granted: (id: string) => void granted.add(id), lost: () => {}, ended: () => {} };
+  const listener = { granted: (id: string) => void granted.add(id), lost: () => {}, ended: () => {}, hinted: () => {} };
   return engine.open({ id: systemClock.id(), realm: '', ttlMs, label: 'crowd' }, listener);
 }
 

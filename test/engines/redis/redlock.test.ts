@@ -20,7 +20,7 @@ import {
   type Lease,
   UnsupportedError,
 } from '../../../src/index.js';
-import { Actor } from '../../../src/testing/protocol.js';
+import { Actor } from '../../../src/conformance/protocol.js';
 import { CLOCK_SHIM_NEEDS } from '../../servers/clock-shim.js';
 import { command } from '../../servers/resp.js';
 import { failureOf, until } from './faults-kit.js';
@@ -244,12 +244,29 @@ async function forgetOn(ports: readonly number[], { line }: Claim): Promise<void
 }
 
 describe('a beat', () => {
-  test('that finds the lock on two of five only tells the loss, though it can set it again', async () => {
+  test('that finds the lock on two of five only tells the loss, and gives back what it has set again', async () => {
     const { actor, claim, engine } = await beating(five.clients());
     await using _ = engine;
     await forgetOn(five.ports.slice(0, 3), claim);
     expect(await actor.beat({ held: [claim] })).toMatchObject({ alive: true });
     expect(actor.lossOf(claim)).toEqual({ reason: 'session' });
+    // Long before its ttl is over.
+    await isOn(claim.line.name, 0);
+  });
+
+  test('that a node has to be told twice, because it does not know the script, brings back nothing that was left meanwhile', async () => {
+    const { actor, claim, engine } = await beating(five.clients());
+    await using _ = engine;
+    for (const port of five.ports) await command(port, 'SCRIPT', 'FLUSH');
+    // Of taking and giving back they know again, of beats not.
+    await using another = user();
+    const other = newName();
+    await another.mutex(other).run(() => {});
+    await isOn(other, 0);
+    const beat = actor.beat({ held: [claim] });
+    expect(await actor.session.leave(claim)).toBe(true);
+    await beat;
+    await isOn(claim.line.name, 0);
   });
 
   test('that finds it on three of five renews it, and sets it again on the others', async () => {

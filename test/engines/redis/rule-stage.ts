@@ -60,6 +60,7 @@ export class Stage {
         },
         lost: (claimId, loss) => this.#losses.told(`${claimId} ${JSON.stringify(loss)}`),
         ended: () => this.#losses.told('a whole session'),
+        hinted: () => this.#losses.told(hintTo(id)),
       },
     );
     this.#model.open(id, leaps);
@@ -84,8 +85,11 @@ export class Stage {
     await Promise.all(play.answers);
     for (const granted of play.granted) {
       const stands = this.#model.find(granted.claim.id) === granted;
-      const heard = !play.closed.has(granted.session) && (stands || !play.deaths);
+      const heard =
+        !play.closed.has(granted.session) && !play.settled.has(granted.claim.id) && (stands || !play.deaths);
       this.#grants.expect(granted.claim.id, heard);
+      // One that has entered again since awaits another nonce: the message about its first grant is only a hint to it.
+      if (play.settled.has(granted.claim.id)) this.#losses.expect(hintTo(granted.session), false);
     }
     for (const { text, session } of play.lost) this.#losses.expect(text, !play.closed.has(session));
     this.#deaths = false;
@@ -189,6 +193,7 @@ export class Stage {
 
   #enter({ member, claim }: Entered, play: Play, isNew: boolean): string | undefined {
     if (isNew) this.#entered.push({ member, claim });
+    else play.settled.add(claim.id);
     const known = this.#model.find(claim.id);
     const expected = this.#model.enter(member.id, claim);
     const stands = this.#model.find(claim.id);
@@ -210,6 +215,7 @@ export class Stage {
   }
 
   #leave(member: Member, claim: Claim, play: Play): void {
+    play.settled.add(claim.id);
     const mayExist = play.deaths && !this.#model.lives(member.id);
     const existed = this.#model.leave(member.id, claim.id);
     const check = async (): Promise<void> => {
@@ -249,7 +255,8 @@ export class Stage {
   #evict({ member, claim }: Entered, { wait: rightLine, weight }: Operation, play: Play): void {
     const reason = `reason ${weight}`;
     const stood = rightLine && this.#model.evict(claim.id, reason);
-    if (stood) play.lost.push({ text: lossText(claim.id, reason), session: member.id });
+    // Only a reason to look; the beat tells why.
+    if (stood) play.lost.push({ text: hintTo(member.id), session: member.id });
     const check = async (): Promise<void> => {
       const name = rightLine ? claim.line.name : 'another line';
       expect(await play.engine.evict!(name, claim.id, reason), `evict ${claim.id}`).toBe(stood);
@@ -282,7 +289,7 @@ export class Stage {
 
   /** A new subscription on the same connection proves that no message is still on its way. */
   async #awaitMessages(): Promise<void> {
-    const deaf = { granted: () => {}, lost: () => {}, ended: () => {} };
+    const deaf = { granted: () => {}, lost: () => {}, ended: () => {}, hinted: () => {} };
     for (const engine of this.#engines) {
       this.#proofs += 1;
       const id = `proof-${this.#proofs}`;
@@ -291,7 +298,7 @@ export class Stage {
     }
   }
 
-  #compareTokens({ entered, tokens, seen, granted }: Play): void {
+  #compareTokens({ entered, tokens, seen, granted, settled }: Play): void {
     const current = ({ claim }: ModelClaim, standing: ModelClaim): boolean => this.#model.find(claim.id) === standing;
     for (const { standing, token } of entered) {
       const { id, line } = standing.claim;
@@ -309,7 +316,7 @@ export class Stage {
     }
     for (const standing of granted) {
       const { id } = standing.claim;
-      if (!current(standing, standing)) continue;
+      if (!current(standing, standing) || settled.has(id)) continue;
       expect(this.#toldTokens.get(id), `the grant of ${id} is told with its token`).toBe(seen.get(id));
     }
   }
@@ -323,6 +330,8 @@ class Play {
   readonly lost: { readonly text: string; readonly session: string }[] = [];
   /** They may hear what happened in the same batch, or not. */
   readonly closed = new Set<string>();
+  /** Claims that were left or entered again: who has the answer to that may not care for a message any more. */
+  readonly settled = new Set<string>();
   readonly entered: { readonly standing: ModelClaim; token: bigint | undefined }[] = [];
   readonly tokens: { readonly standing: ModelClaim; readonly token: bigint }[] = [];
   readonly seen = new Map<string, bigint>();
@@ -387,6 +396,10 @@ function comparePulse(
 
 function shown(index: readonly Omit<IndexedClaim, 'token'>[] | undefined): string[] | undefined {
   return index?.map(({ id, line, state }) => `${id} ${keyOf(line)} ${state}`).sort();
+}
+
+function hintTo(session: string): string {
+  return `a hint to ${session}`;
 }
 
 function lossText(id: string, reason: string): string {

@@ -1,7 +1,7 @@
 /** What a failover behind Sentinel does to locks: nobody is granted what somebody else may still believe to hold. */
 import { describe, expect, test } from 'vitest';
 import { Holdfast, type HoldfastOptions, type Lease } from '../../../src/index.js';
-import { StallableClock } from '../../../src/testing/stallable-clock.js';
+import { StallableClock } from '../../../src/conformance/stallable-clock.js';
 import { type RedisSentinel, startSentinel } from '../../servers/redis-sentinel.js';
 import { command, info, RedisConnection, type Reply } from '../../servers/resp.js';
 import type { Server } from '../../servers/server.js';

@@ -35,6 +35,14 @@ switch (how) {
     await locks.close();
     break;
   }
+  case 'unclosed': {
+    const locks = new Holdfast(url, { ttl: '6s' });
+    await locks
+      .mutex('job')
+      .acquire({ timeout: '300ms' })
+      .catch((error: unknown) => console.log(error instanceof Error ? error.name : error));
+    break;
+  }
   default:
     throw new Error(`unknown: ${how}`);
 }

@@ -56,6 +56,16 @@ describe.concurrent('what close() closes', () => {
   });
 });
 
+test.each([
+  ['redis', urlOf(NOBODYS_PORT)],
+  ['a cluster', `redis+cluster://127.0.0.1:${NOBODYS_PORT}`],
+  ['Sentinel', `redis+sentinel://127.0.0.1:${NOBODYS_PORT}/mymaster`],
+])('what can’t be reached keeps no process alive after its error, though nobody closes it: %s', async (_, url) => {
+  const { output, code } = await child('unclosed', url);
+  expect(output).toBe('EngineError\ndone\n');
+  expect(code).toBe(0);
+});
+
 test('a lock that is held keeps no process alive', async () => {
   const { output, code } = await child('holding', urlOf(server.port));
   expect(output).toBe('done\n');

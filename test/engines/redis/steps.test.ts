@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { systemClock } from '../../../src/core/clock.js';
 import type { Claim, Engine } from '../../../src/core/engine.js';
 import { redis } from '../../../src/engines/redis/index.js';
-import { Actor } from '../../../src/testing/protocol.js';
+import { Actor } from '../../../src/conformance/protocol.js';
 import { CLOCK_SHIM_NEEDS, type ClockShim, clockShim } from '../../servers/clock-shim.js';
 import { startRedis } from '../../servers/redis.js';
 import type { Server } from '../../servers/server.js';

@@ -1,4 +1,4 @@
-/** `rediss://`: the certificate is checked, as Node does it. The one in tls/ is for localhost and nothing else. */
+/** `rediss://`: the certificate is checked, as Node does it. The one in tls/ is for localhost and 127.0.0.1. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -25,6 +25,8 @@ test('a certificate that is trusted is taken, and one that is not is told', asyn
   await using _redis = await startRedis({
     args: [
       ...['--tls-port', `${tlsPort}`, '--tls-auth-clients', 'no', '--tls-ca-cert-file', certificate],
+      // The second address is in no certificate.
+      ...['--bind', '127.0.0.1', '127.0.0.2'],
       ...['--tls-cert-file', certificate, '--tls-key-file', join(folder, 'key.pem')],
     ],
   });
@@ -36,5 +38,9 @@ test('a certificate that is trusted is taken, and one that is not is told', asyn
     return stdout.trim();
   };
   expect(await run({ NODE_EXTRA_CA_CERTS: certificate })).toBe('true');
+  for (const host of ['127.1', '127.0.0.2']) {
+    const elsewhere = `rediss://${host}:${tlsPort}?epochGuard=false`;
+    expect(await run({ NODE_EXTRA_CA_CERTS: certificate, LOCKS: elsewhere })).toMatch(/^HOLDFAST_ENGINE .*altnames/);
+  }
   expect(await run({ NODE_EXTRA_CA_CERTS: '' })).toMatch(/^HOLDFAST_ENGINE .*self-signed certificate/);
 });

@@ -87,15 +87,22 @@ describe('processes that share a file', () => {
   });
 });
 
-const unshare = ['--pid', '--fork', '--mount-proc', '--kill-child'];
-const mayUnshare = spawnSync('unshare', [...unshare, 'true']).status === 0;
+const OWN_PROC = ['--pid', '--fork', '--mount-proc', '--kill-child'];
+/** As bwrap and nsenter leave it: /proc is that of the namespace outside, and shows other processes under our pids. */
+const OUTER_PROC = OWN_PROC.filter((option) => option !== '--mount-proc');
+const mayUnshare = spawnSync('unshare', [...OWN_PROC, 'true']).status === 0;
+
+function inNamespace(options: readonly string[]): ConstructorParameters<typeof Worker>[0] {
+  return { execPath: 'unshare', execArgv: [...options, process.execPath] };
+}
 
 describe('pid namespaces', () => {
-  test.skipIf(!mayUnshare)('that share a file exclude each other, and judge each other by the ttl', async () => {
+  test('that share a file exclude each other, and judge each other by the ttl', async ({ skip }) => {
+    if (!mayUnshare) skip('nobody may make a pid namespace here');
     const file = join(folder, 'counter');
     writeFileSync(file, '0');
-    const inNamespace = { execPath: 'unshare', execArgv: [...unshare, process.execPath] };
-    const counters = [await start('3s', inNamespace), await start('3s', inNamespace), await start('3s')];
+    const own = inNamespace(OWN_PROC);
+    const counters = [await start('3s', own), await start('3s', own), await start('3s')];
     await Promise.all(counters.map((worker) => worker.ask('count', { name: 'counter', file, times: 60 })));
     expect(readFileSync(file, 'utf8')).toBe('180');
     // The pid of the one means nothing to the other: it must not be taken for dead, and not live for ever.
@@ -105,5 +112,22 @@ describe('pid namespaces', () => {
     });
     await counters[0]!.end();
     await counters[2]!.ask('acquire', { name: 'job' });
+  });
+
+  test('whose /proc is not theirs judge nobody by pid: a living holder keeps its lock, a dead one has its ttl', async ({
+    skip,
+  }) => {
+    if (!mayUnshare) skip('nobody may make a pid namespace here');
+    // Both of one namespace: two workers that a process inside of it has forked.
+    const pair = new Worker({ ...inNamespace(OUTER_PROC) });
+    workers.push(pair);
+    await pair.ask('fork', { count: 2 });
+    const of = <T>(at: number, action: string, args?: object): Promise<T> => pair.ask('relay', { at, action, args });
+    for (const at of [0, 1]) await of(at, 'open', { url, ttl: '3s', label: `twin-${at}` });
+    await of(0, 'acquire', { name: 'job' });
+    await expect(of(1, 'acquire', { name: 'job', timeout: 2_000 })).rejects.toMatchObject({ code: 'HOLDFAST_TIMEOUT' });
+    expect(await of(0, 'look')).toMatchObject({ held: true });
+    await pair.ask('kill', { at: 0 });
+    await of(1, 'acquire', { name: 'job' });
   });
 });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast } from 'holdfast';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { track } from '../../../src/testing/tracked.js';
+import { track } from '../../../src/conformance/tracked.js';
 import { eventually, waitFor } from '../../servers/wait.js';
 
 const { DatabaseSync } = createRequire(import.meta.url)(
@@ -106,7 +106,7 @@ test('a waiter is told of a release on another connection long before its next b
 
 test('a beat forgets what once has noted, when its time is over', async () => {
   const path = join(folder, 'locks.db');
-  const locks = new Holdfast(`sqlite:${path}`, { ttl: '1s' });
+  const locks = new Holdfast(`sqlite:${path}`, { ttl: '5s' });
   opened.push(locks);
   for (const job of ['over', 'counts']) await locks.once(job, { atLeast: '1h' }, () => {});
   const database = new DatabaseSync(path);

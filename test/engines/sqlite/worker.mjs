@@ -4,8 +4,12 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Holdfast } from 'holdfast';
+import { fork } from 'node:child_process';
 
 let locks;
+/** Processes of its own, for tests that need several in one pid namespace. */
+const children = [];
+let calls = 0;
 let lease;
 let aborted = false;
 
@@ -48,7 +52,30 @@ const actions = {
     }
     return written;
   },
+  /** Commits until it is killed. */
+  toil: async ({ name }) => {
+    for (;;) await (await locks.mutex(name).acquire()).release();
+  },
   close: () => locks.close(),
+  fork: ({ count }) => {
+    for (let i = 0; i < count; i += 1)
+      children.push(fork(import.meta.filename, { execPath: process.execPath, execArgv: [] }));
+  },
+  /** Asks one of them. */
+  relay: ({ at, action, args }) =>
+    new Promise((resolve, reject) => {
+      const call = (calls += 1);
+      children[at].on('message', function hear(answer) {
+        if (answer.call !== call) return;
+        children[at].off('message', hear);
+        if (answer.error) reject(Object.assign(new Error(answer.error.message), { code: answer.error.code }));
+        else resolve(answer.ok);
+      });
+      children[at].send({ call, action, args });
+    }),
+  kill: ({ at }) => {
+    children[at].kill('SIGKILL');
+  },
 };
 
 async function perform({ call, action, args }) {

@@ -185,6 +185,31 @@ test('a server that hangs is not a lock that is busy', async () => {
   await hungServer(own, urlOf);
 });
 
+test('servers that come back with a shorter timeout: whoever counted on the longer one is told before anybody else is granted', async () => {
+  const config = { minSessionTimeout: 12_000 };
+  await using own = await startZooKeeper({ config });
+  await using proxy = await FaultProxy.start(own.port);
+  await using holder = new Holdfast(urlOf(proxy), { ttl: '3s' });
+  const lease = await holder.mutex('shortened').acquire();
+  // It asked for three seconds, and was given twelve.
+  expect(lease.remaining).toBeGreaterThan(3_000);
+  config.minSessionTimeout = 1_000;
+  await own.kill();
+  await own.restart();
+  let left = lease.remaining;
+  const isRenewed = (): boolean => left < (left = lease.remaining);
+  await until('it is back at the server', () => !lease.held || isRenewed());
+  proxy.set({ mode: 'freeze' });
+  await using other = new Holdfast(urlOf(own), { ttl: '3s' });
+  const believed = await other.mutex('shortened').run({ timeout: '60s' }, () => lease.held);
+  expect(believed).toBe(false);
+  expect(lease.signal.reason).toMatchObject({ reason: 'session' });
+  proxy.heal();
+  // What is agreed on from now on is the short one.
+  const next = await holder.mutex('shortened').acquire({ timeout: '60s' });
+  expect(next.remaining).toBeLessThanOrEqual(3_000);
+});
+
 test('a node that somebody deletes is lost, and its holder told with the next beat', async () => {
   // Long enough that it is a beat that tells, and not the clock.
   await using locks = new Holdfast(urlOf(server), { ttl: '8s' });
@@ -203,7 +228,7 @@ test('a node that has our name and is another session’s is not granted', async
   const told: string[] = [];
   const session = await engine.open(
     { id: 'a', realm: '', ttlMs: 60_000, label: 'owner' },
-    { granted: () => void told.push('granted'), lost: () => void told.push('lost'), ended: () => {} },
+    { granted: () => void told.push('granted'), lost: () => void told.push('lost'), ended: () => {}, hinted: () => {} },
   );
   await client.make('/owner/lock/x', 'container');
   const { path: blocker } = await client.create('/owner/lock/x/_c_other-lock-', { mode: 'ephemeral-sequential' });

@@ -1,6 +1,7 @@
 /** What the tests of ZooKeeper share. */
 import { systemClock } from '../../../src/core/clock.js';
-import { type ClientListener, ZooKeeperClient } from '../../../src/engines/zookeeper/client/client.js';
+import type { ClientListener } from '../../../src/engines/zookeeper/client/attachment.js';
+import { ZooKeeperClient } from '../../../src/engines/zookeeper/client/client.js';
 import { zookeeper } from '../../../src/engines/zookeeper/index.js';
 import type { Engine } from '../../../src/index.js';
 import { WITHIN_MS } from '../../servers/lines.js';

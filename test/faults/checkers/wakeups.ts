@@ -5,7 +5,7 @@
  * server lost its memory nothing is granted until every lease of before has ended.
  */
 import { found, type Finding, type Violation, violation } from '../finding.js';
-import type { LineEvent } from '../history.js';
+import { type LineEvent, NOBODY } from '../history.js';
 import type { Interval } from '../leases.js';
 import { isShared, MS, type Run } from '../run.js';
 import { groupBy } from './group-by.js';
@@ -37,7 +37,8 @@ export function checkWakeups(run: Run): Finding {
 }
 
 function disturbancesOf(run: Run): readonly Interval[] {
-  return run.faults.map((fault) => ({
+  const felt = run.faults.filter(({ target }) => target !== NOBODY);
+  return felt.map((fault) => ({
     from: fault.from,
     to: fault.to + (isShared(run, fault) ? 2 * run.ttl + POLL : run.ttl),
   }));

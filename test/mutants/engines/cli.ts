@@ -1,8 +1,11 @@
 import type { TestedBug } from '../test-run.js';
 
 const guard = 'test/system/cli/guard.test.ts';
+const supervisor = 'test/system/cli/supervisor.test.ts';
 const loss = 'test/system/cli/loss.test.ts';
 const run = 'test/system/cli/run.test.ts';
+const list = 'test/system/cli/list.test.ts';
+const text = 'test/unit/cli/text.test.ts';
 
 export const commandLine: readonly TestedBug[] = [
   {
@@ -10,9 +13,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/guard.ts',
-        find: `    if (await this.#group.goneBy(this.#validUntil - this.#marginMs)) return;
-    this.#group.signal('SIGKILL');`,
-        replace: `    if (await this.#group.goneBy(this.#validUntil - this.#marginMs)) return;`,
+        find: "const kill = (): void => this.#family.signal('SIGKILL');",
+        replace: 'const kill = (): void => {};',
       },
     ],
     foundBy: { file: guard, test: 'a command that ignores SIGTERM while beats fail is killed with its group' },
@@ -22,8 +24,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/guard.ts',
-        find: 'if (await this.#group.goneBy(this.#validUntil - this.#marginMs)) return;',
-        replace: 'if (await this.#group.goneBy(this.#validUntil)) return;',
+        find: 'if (await this.#family.goneBy(this.#validUntil - this.#marginMs)) return;',
+        replace: 'if (await this.#family.goneBy(this.#validUntil)) return;',
       },
     ],
     foundBy: { file: guard, test: 'a command that ignores SIGTERM while beats fail is killed with its group' },
@@ -34,9 +36,9 @@ export const commandLine: readonly TestedBug[] = [
       {
         file: 'cli/guard.ts',
         find: `  async #stop(): Promise<void> {
-    this.#group.signal('SIGTERM');`,
+    this.#family.signal('SIGTERM');`,
         replace: `  async #stop(): Promise<void> {
-    this.#group.signal('SIGKILL');`,
+    this.#family.signal('SIGKILL');`,
       },
     ],
     foundBy: { file: guard, test: 'a command has its whole grace, and ends by itself' },
@@ -55,31 +57,69 @@ export const commandLine: readonly TestedBug[] = [
   },
   {
     name: 'the lock of an evicted command goes to the next before the command has ended',
-    edits: [{ file: 'cli/guard.ts', find: 'if (this.#group.goneBySync(killAt)) return;', replace: 'return;' }],
+    edits: [{ file: 'cli/guard.ts', find: 'if (this.#family.goneBySync(killAt)) return;', replace: 'return;' }],
     foundBy: { file: loss, test: 'that was evicted has its grace, and nobody else begins before it has ended' },
   },
   {
     name: 'only the command itself is killed, and not what it has started',
     edits: [
       {
-        file: 'cli/process-group.ts',
-        find: 'process.kill(-this.#pid, signal)',
-        replace: 'process.kill(this.#pid, signal)',
+        file: 'cli/family.ts',
+        find: '    const members = this.#members(processes().entries);\n    // In one step',
+        replace: '    const members: ProcessEntry[] = [];\n    // In one step',
+      },
+      {
+        file: 'cli/family.ts',
+        find: 'if (this.#own) send(-this.#pid, signal);',
+        replace: 'if (this.#own) send(this.#pid, signal);',
       },
     ],
     foundBy: { file: loss, test: 'that was evicted and does not end is killed with its whole group' },
   },
   {
+    name: 'what is in another process group is not of the command',
+    edits: [
+      {
+        file: 'cli/family.ts',
+        find: 'session === this.#pid || group === this.#pid',
+        replace: 'group === this.#pid',
+      },
+      {
+        file: 'cli/family.ts',
+        find: 'for (const child of children.get(pid) ?? []) members.add(child);',
+        replace: 'children.get(pid);',
+      },
+    ],
+    foundBy: { file: supervisor, test: 'under timeout(1), which makes a group ends with an eviction' },
+  },
+  {
+    name: 'a signal frees the lock as soon as the command itself has ended',
+    edits: [
+      { file: 'cli/run.ts', find: '  if (!child.asked && !waitAll) return;', replace: '  if (!waitAll) return;' },
+    ],
+    foundBy: { file: supervisor, test: 'in an orphan in the background ends with a signal' },
+  },
+  {
+    name: 'what could not be stopped is called stopped',
+    edits: [{ file: 'cli/guard.ts', find: 'left: this.#left }', replace: 'left: [] }' }],
+    foundBy: { file: guard, test: 'what can’t be killed is said' },
+  },
+  {
     name: 'one look decides, though processes start others and end meanwhile',
     edits: [
       {
-        file: 'cli/process-group.ts',
-        find: 'if (whole && mine.every(({ pid }) => ended.has(pid))) return false;',
-        replace: 'return false;',
+        file: 'cli/family.ts',
+        find: 'look < (this.#killed ? 2 : MOST_LOOKS);',
+        replace: 'look < 1;',
+      },
+      {
+        file: 'cli/family.ts',
+        find: '    }\n    return this.#groupExists();',
+        replace: '    }\n    return false;',
       },
     ],
     foundBy: {
-      file: 'test/system/cli/process-group.test.ts',
+      file: 'test/system/cli/family.test.ts',
       test: 'a group whose processes start others and end is not gone while one of them lives',
     },
   },
@@ -87,13 +127,13 @@ export const commandLine: readonly TestedBug[] = [
     name: 'a group that only has zombies is waited for',
     edits: [
       {
-        file: 'cli/process-group.ts',
+        file: 'cli/processes.ts',
         find: "zombie: state === 'Z' || state === 'X'",
         replace: "zombie: state === 'X'",
       },
     ],
     foundBy: {
-      file: 'test/system/cli/process-group.test.ts',
+      file: 'test/system/cli/family.test.ts',
       test: 'a group of zombies is gone, though nobody has collected them',
     },
   },
@@ -102,8 +142,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/run.ts',
-        find: 'if (!(await lease.release()))',
-        replace: 'if ((await lease.release()) === undefined)',
+        find: 'if (!(await Promise.race([lease.release(), goodbye])))',
+        replace: 'if ((await Promise.race([lease.release(), goodbye])) === undefined)',
       },
     ],
     foundBy: { file: loss, test: 'that ended by itself after its lock was lost was not all done under the lock' },
@@ -118,11 +158,25 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/child.ts',
-        find: "          if (atTerminal && (signal === 'SIGINT' || signal === 'SIGQUIT')) return;\n",
-        replace: '',
+        find: '(heard) => heard || this.family.signal(signal)',
+        replace: '() => this.family.signal(signal)',
       },
     ],
     foundBy: { file: 'test/system/cli/terminal.test.ts', test: 'Ctrl-C reaches the command once' },
+  },
+  {
+    name: 'what is sent to holdfast alone is taken for the keyboard’s',
+    edits: [
+      {
+        file: 'cli/child.ts',
+        find: '(await this.#witness?.heard()) ??',
+        replace: 'this.#witness !== undefined ||',
+      },
+    ],
+    foundBy: {
+      file: 'test/system/cli/terminal.test.ts',
+      test: 'a SIGINT that is sent to holdfast alone reaches the command, once',
+    },
   },
   {
     name: 'a command that was ended by a signal is a command that failed',
@@ -141,21 +195,59 @@ export const commandLine: readonly TestedBug[] = [
     name: 'a shared run inside of a shared run of the same lock is let through',
     edits: [
       {
-        file: 'cli/place.ts',
-        find: 'if (held.includes(key)) {',
-        replace: "if (held.includes(key) && want.kind !== 'shared') {",
+        file: 'cli/nesting.ts',
+        find: 'if (held.some((outer) => outer.key === key)) {',
+        replace: "if (held.some((outer) => outer.key === key) && want.kind !== 'shared') {",
       },
     ],
     foundBy: { file: run, test: 'of the same lock is refused through another lock, and in shared mode' },
   },
   {
+    name: 'what a command started is inside of its run for ever',
+    edits: [{ file: 'cli/nesting.ts', find: '.filter(({ pid, started }) => startOf(pid) === started)', replace: '' }],
+    foundBy: { file: run, test: 'that has ended is one no more' },
+  },
+  {
     name: 'a file that is spelt otherwise is another place',
-    edits: [{ file: 'cli/place.ts', find: '`sqlite:${resolve(path)}`', replace: '`sqlite:${path}`' }],
+    edits: [{ file: 'cli/nesting.ts', find: '`sqlite:${resolve(path)}`', replace: '`sqlite:${path}`' }],
     foundBy: { file: run, test: 'of the same lock is refused through another lock, and in shared mode' },
   },
   {
     name: 'a password is printed with the URL that has it',
-    edits: [{ file: 'cli/main.ts', find: 'printable(maskCredentials(message))', replace: 'printable(message)' }],
+    edits: [
+      { file: 'cli/main.ts', find: 'printableLines(maskCredentials(message))', replace: 'printableLines(message)' },
+    ],
     foundBy: { file: run, test: 'what it says never has credentials in it' },
+  },
+  {
+    name: 'the id of a claim drives the terminal of who looks',
+    edits: [
+      { file: 'cli/text.ts', find: 'rows.map((row) => row.map(printable))', replace: 'rows.map((row) => [...row])' },
+    ],
+    foundBy: { file: list, test: 'nothing that stands in the store drives the terminal of who looks' },
+  },
+  {
+    name: 'JSON drives a terminal with controls beyond ASCII',
+    edits: [
+      {
+        file: 'cli/text.ts',
+        find: "text.replace(UNPRINTABLE, (character) => `\\\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)",
+        replace: 'text',
+      },
+    ],
+    foundBy: { file: text, test: 'JSON, which still says the same' },
+  },
+  {
+    name: 'more claims than a function may have arguments can’t be listed',
+    edits: [
+      {
+        file: 'cli/text.ts',
+        find: `  for (const row of cells)
+    for (const [column, cell] of row.entries()) widths[column] = Math.max(widths[column] ?? 0, cell.length);`,
+        replace: `  for (const column of cells[0]!.keys()) widths[column] = Math.max(...cells.map((row) => row[column]!.length));`,
+      },
+    ],
+    foundBy: { file: text, test: 'a table has as many rows as there are claims' },
+    sample: true,
   },
 ];

@@ -1,7 +1,10 @@
 import type { TestedBug } from '../test-run.js';
 
 const LINES = 'test/engines/etcd/lines.test.ts';
+const SESSION = 'test/unit/kit/ephemeral-session.test.ts';
 const FAULTS = 'test/engines/etcd/faults.test.ts';
+const STRANGERS = 'test/engines/etcd/strangers.test.ts';
+const HOSTILE = 'test/engines/etcd/hostile.test.ts';
 
 export const etcd: readonly TestedBug[] = [
   {
@@ -9,8 +12,8 @@ export const etcd: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/etcd/protocol.ts',
-        find: 'await this.#txn([unchanged], [put(spot, value)], []);',
-        replace: 'await this.#txn([], [put(spot, value)], []);',
+        find: 'await this.#txn([unchanged], [put(spot)], []);',
+        replace: 'await this.#txn([], [put(spot)], []);',
       },
     ],
     foundBy: { file: LINES, test: 'who tries, and saw room that another has taken meanwhile, is refused' },
@@ -20,8 +23,8 @@ export const etcd: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/etcd/protocol.ts',
-        find: 'await this.#txn([unchanged], [put(spot, value)], []);',
-        replace: 'await this.#txn([isAbsent(key)], [put(spot, value)], []);',
+        find: 'await this.#txn([unchanged], [put(spot)], []);',
+        replace: 'await this.#txn([isAbsent(key)], [put(spot)], []);',
       },
     ],
     foundBy: {
@@ -80,7 +83,7 @@ export const etcd: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/etcd/protocol.ts',
-        find: 'return isOf(prefix, before.key) ? behind(before, revision, at, true) : undefined;',
+        find: 'return standsIn(spot, before) ? behind(before, footing, at, true) : undefined;',
         replace: 'return undefined;',
       },
       {
@@ -93,9 +96,7 @@ export const etcd: readonly TestedBug[] = [
   },
   {
     name: 'a keep-alive that found no lease counts as one that did',
-    edits: [
-      { file: 'engines/etcd/session.ts', find: '    if (kept.ttl <= 0n) return { alive: false };\n', replace: '' },
-    ],
+    edits: [{ file: 'engines/etcd/session.ts', find: '    if (kept.ttl <= 0n) return undefined;\n', replace: '' }],
     foundBy: { file: LINES, test: 'of a lease that is gone says so' },
   },
   {
@@ -103,8 +104,8 @@ export const etcd: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/etcd/session.ts',
-        find: 'if (kept.header?.raftTerm !== mail.header?.raftTerm)',
-        replace: 'if (kept.header?.raftTerm === undefined)',
+        find: 'if (kept.header.raftTerm !== mail.header.raftTerm)',
+        replace: 'if (kept.header.raftTerm === undefined)',
       },
     ],
     foundBy: { file: LINES, test: 'that a leader of an earlier term has answered counts for nothing' },
@@ -113,7 +114,7 @@ export const etcd: readonly TestedBug[] = [
     name: 'nobody looks again when history was compacted',
     edits: [
       {
-        file: 'engines/etcd/watches.ts',
+        file: 'engines/etcd/session.ts',
         find: 'watches.watch(target, { changed, gap: changed });',
         replace: 'watches.watch(target, { changed, gap: () => {} });',
       },
@@ -144,7 +145,7 @@ export const etcd: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/etcd/protocol.ts',
-        find: '[isAbsent(key), ...sameCapacity(spot)],',
+        find: '[isAbsent(key), ...alone],',
         replace: '[isAbsent(key)],',
       },
     ],
@@ -178,5 +179,125 @@ export const etcd: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: 'test/conformance/etcd.test.ts', test: 'the last write says for how long a register is kept' },
+  },
+  {
+    name: 'a message has as many parts as it likes',
+    edits: [
+      {
+        file: 'engines/etcd/client/wire.ts',
+        find: 'if (this.#items < 0 || this.#fields < 0) throw',
+        replace: 'if (this.#items < 0 && this.#fields > 0 && isItem && this.#fields < 0) throw',
+      },
+    ],
+    foundBy: {
+      file: 'test/unit/engines/etcd/client/wire.test.ts',
+      test: 'a message of many small parts is refused before they fill the memory',
+    },
+    sample: true,
+  },
+  {
+    name: 'an answer may be as long as any other, whatever was asked for',
+    edits: [
+      {
+        file: 'engines/etcd/client/frames.ts',
+        find: "if (length > longest) throw new TooMuchError('a message is too long');",
+        replace: "if (length < 0 && length > longest) throw new TooMuchError('a message is too long');",
+      },
+    ],
+    foundBy: { file: HOSTILE, test: 'to each question of a beat costs the lock, and no more (64' },
+  },
+  {
+    name: 'whoever had no token when users were switched on never asks for one',
+    edits: [
+      {
+        file: 'engines/etcd/client/status.ts',
+        find: "['revision of auth store is old', 'user name is empty']",
+        replace: "['revision of auth store is old']",
+      },
+    ],
+    foundBy: { file: STRANGERS, test: 'cost nobody a lock, neither who holds nor who waits' },
+  },
+  {
+    name: 'a session lives as long as a server says',
+    edits: [
+      {
+        file: 'engines/etcd/session.ts',
+        find: 'const ttlMs = Math.min(askedMs, Number(ttl) * 1_000);',
+        replace: 'const ttlMs = Number(ttl) * 1_000;',
+      },
+    ],
+    foundBy: { file: HOSTILE, test: 'that is longer than was asked for is kept as if it were not' },
+  },
+  {
+    name: 'a lease of any length is believed',
+    edits: [
+      {
+        file: 'engines/etcd/client/client.ts',
+        find: 'if (granted.id <= 0n || granted.ttl <= 0n || granted.ttl > LONGEST_LEASE)',
+        replace: 'if (granted.id <= 0n && granted.ttl > LONGEST_LEASE)',
+      },
+    ],
+    foundBy: { file: HOSTILE, test: 'seconds is an EngineError' },
+  },
+  {
+    name: 'whatever lies among the claims of a lock is one',
+    edits: [
+      {
+        file: 'engines/etcd/protocol.ts',
+        find: 'return claimIdIn(suffix) !== undefined || (!isSemaphore(claim) && isLeaseAlone(suffix, kv.lease));',
+        replace:
+          'return isSemaphore(claim) ? claimIdIn(suffix) !== undefined : !suffix.includes(`/${isLeaseAlone(suffix, kv.lease)}`);',
+      },
+    ],
+    foundBy: { file: STRANGERS, test: 'of a mutex are passed over by those who wait, try, list and evict' },
+  },
+  {
+    name: 'whatever lies beside the claims of a semaphore is a claim of another capacity',
+    edits: [
+      {
+        file: 'engines/etcd/keys.ts',
+        find: 'return capacity <= ALL && claimIdIn(suffix) !== undefined ? capacity : undefined;',
+        replace: "return digits === undefined || suffix === '' ? Number.NaN : capacity + 0 * ALL;",
+      },
+    ],
+    foundBy: { file: STRANGERS, test: 'of a semaphore are passed over too, whatever capacity they seem to have' },
+  },
+  {
+    name: 'a letter that nobody could have written ends every beat',
+    edits: [
+      {
+        file: 'engines/etcd/session.ts',
+        find: 'this.#mail(LETTERS_AT_ONCE, MOST.letters).catch((error: unknown) => this.#fewer(error)),',
+        replace:
+          'this.#mail(LETTERS_AT_ONCE, MOST.letters).then((mail) => (mail.kvs.map(({ key }) => decodeURIComponent(text(key))), mail)),',
+      },
+    ],
+    foundBy: { file: STRANGERS, test: 'in the inbox of a session cost it nothing, and are removed' },
+  },
+  {
+    name: 'two enters of one claim at once make two entries',
+    edits: [{ file: 'kit/ephemeral-session.ts', find: 'entry.entering ??= this', replace: 'entry.entering = this' }],
+    foundBy: { file: SESSION, test: 'that is repeated while the first has no answer yet asks once' },
+  },
+  {
+    name: 'a leave overtakes the enter that it takes back',
+    edits: [{ file: 'kit/ephemeral-session.ts', find: '    await entry.entering?.catch(() => {});\n', replace: '' }],
+    foundBy: { file: SESSION, test: 'is answered before its leave is sent' },
+  },
+  {
+    name: 'a look that is older than its grant takes it back',
+    edits: [
+      {
+        file: 'kit/ephemeral-session.ts',
+        find: "if (entered.state === 'held' || entry.state === 'held') {",
+        replace: "if (entered.state === 'held') {",
+      },
+    ],
+    foundBy: { file: SESSION, test: 'of one that was granted meanwhile says so' },
+  },
+  {
+    name: 'one that a listing lacks counts as lost',
+    edits: [{ file: 'kit/ephemeral-session.ts', find: '...(await this.#unlisted(found))', replace: '' }],
+    foundBy: { file: SESSION, test: 'does not take one for lost that a listing lacks and that is there' },
   },
 ];

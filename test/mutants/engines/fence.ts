@@ -1,8 +1,10 @@
 import type { TestedBug } from '../test-run.js';
 
 const sql = 'test/system/fence/sql.test.ts';
+const transaction = 'test/system/fence/transaction.test.ts';
 const redis = 'test/system/fence/redis.test.ts';
 const http = 'test/system/fence/http.test.ts';
+const edges = 'test/system/fence/http-edges.test.ts';
 
 export const fence: readonly TestedBug[] = [
   {
@@ -53,8 +55,40 @@ export const fence: readonly TestedBug[] = [
   },
   {
     name: 'PostgreSQL: a table that was made and rolled back is believed to be there',
-    edits: [{ file: 'fence/sql.ts', find: "known.set(name, 'made');", replace: "known.set(name, 'found');" }],
-    foundBy: { file: sql, test: 'postgres a table that is missing' },
+    edits: [{ file: 'fence/sql.ts', find: "return 'for now';", replace: "return 'for good';" }],
+    foundBy: { file: sql, test: 'postgres PostgreSQL: it is made in the transaction' },
+  },
+  {
+    name: 'PostgreSQL: the table is made in the transaction, and everybody else waits for that',
+    edits: [
+      {
+        file: 'fence/sql.ts',
+        find: 'await this.#port.beside?.().catch(() => undefined);',
+        replace: 'await Promise.resolve<Awaited<ReturnType<NonNullable<SqlPort["beside"]>>> | undefined>(undefined);',
+      },
+    ],
+    foundBy: { file: sql, test: 'postgres PostgreSQL: a table that is made on the way keeps nobody waiting' },
+  },
+  {
+    name: 'MySQL: an open that changes nothing is no write',
+    edits: [{ file: 'fence/table.ts', find: "'opened = opened + 1'", replace: "'opened = opened'" }],
+    foundBy: { file: sql, test: 'mysql every open is a write' },
+    sample: true,
+  },
+  {
+    name: 'several fences are opened in the order that each gives',
+    edits: [{ file: 'fence/presented.ts', find: '(a < b ? -1 : 1)', replace: '(a < b ? 0 : 0)' }],
+    foundBy: { file: sql, test: 'those that one call opens are opened in one order' },
+  },
+  {
+    name: 'PostgreSQL: a transaction that failed counts as committed',
+    edits: [{ file: 'sql/pg.ts', find: "if (command === 'ROLLBACK')", replace: "if (command === 'NEVER')" }],
+    foundBy: { file: transaction, test: 'postgres that failed inside of its function is an error' },
+  },
+  {
+    name: 'transactions on one connection run into each other',
+    edits: [{ file: 'fence/transaction.ts', find: 'lastTurns.get(db) ?? Promise', replace: 'Promise' }],
+    foundBy: { file: transaction, test: 'sqlite of two, the second waits for the first' },
   },
   {
     name: 'SQLite: who comes second to make the table fails',
@@ -66,11 +100,6 @@ export const fence: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: sql, test: 'sqlite many may make the table at once' },
-  },
-  {
-    name: 'MySQL: the transaction’s snapshot tells whether a token is stale',
-    edits: [{ file: 'fence/table.ts', find: 'WHERE name = UNHEX(?) FOR UPDATE', replace: 'WHERE name = UNHEX(?)' }],
-    foundBy: { file: sql, test: 'mysql MySQL: a snapshot that is older than the fence does not decide' },
   },
   {
     name: 'MySQL: a stale writer takes back what a newer one has shown',
@@ -143,7 +172,11 @@ export const fence: readonly TestedBug[] = [
   {
     name: 'HTTP: a newer request does not wait for an older one that is at work',
     edits: [
-      { file: 'fence/gate.ts', find: 'return a.token !== b.token && (', replace: 'return a.token > b.token && (' },
+      {
+        file: 'fence/gate.ts',
+        find: 'if (fits(place.inside, fence)) place',
+        replace: 'if (fits(place.inside, fence) || withinMs > 0) place',
+      },
     ],
     foundBy: {
       file: http,
@@ -155,16 +188,17 @@ export const fence: readonly TestedBug[] = [
     edits: [
       {
         file: 'fence/gate.ts',
-        find: `    raise(place, resource, fence);
-    const end`,
-        replace: `    const end`,
+        find: `      raise(place, resource, fence);
+      if (fits`,
+        replace: `      if (fits`,
       },
       {
         file: 'fence/gate.ts',
-        find: `      raise(place, resource, fence);
-    }`,
-        replace: `    }
-    raise(place, resource, fence);`,
+        find: `    } catch (error) {
+      this.#tidy`,
+        replace: `      raise(place, resource, fence);
+    } catch (error) {
+      this.#tidy`,
       },
     ],
     foundBy: {
@@ -174,7 +208,13 @@ export const fence: readonly TestedBug[] = [
   },
   {
     name: 'HTTP: a writer is let in beside readers',
-    edits: [{ file: 'fence/gate.ts', find: "(a.mode === 'write' || b.mode", replace: "(a.mode === 'write' && b.mode" }],
+    edits: [
+      {
+        file: 'fence/gate.ts',
+        find: "(one.mode === 'read' && fence.mode === 'read')",
+        replace: "(one.mode === 'read' || fence.mode === 'read')",
+      },
+    ],
     foundBy: { file: http, test: 'fetch handler a writer waits for the readers that are at work' },
   },
   {
@@ -182,24 +222,45 @@ export const fence: readonly TestedBug[] = [
     edits: [
       {
         file: 'fence/gate.ts',
-        find: `      raise(place, resource, fence);
-    }`,
-        replace: '    }',
+        find: 'for (const waiter of place.waiting) waiter.refuse(stale(place, resource, waiter));',
+        replace: '',
       },
     ],
     foundBy: { file: http, test: 'fetch handler who is overtaken while it waits is refused' },
   },
   {
+    name: 'HTTP: those who wait wake each other, and nothing else runs',
+    edits: [
+      {
+        file: 'fence/gate.ts',
+        find: '      else await turn(place, resource, visit, withinMs);',
+        replace: `      else {
+        const end = performance.now() + withinMs;
+        while (!fits(place.inside, fence)) {
+          if (performance.now() > end) await turn(place, resource, visit, 0);
+          await Promise.resolve();
+        }
+        place.inside.add(visit);
+      }`,
+      },
+    ],
+    foundBy: { file: edges, test: 'two requests of one holder that wait for an older one stop nothing and nobody' },
+  },
+  {
+    name: 'HTTP: a closed response keeps its resource',
+    edits: [
+      { file: 'fence/at-work.ts', find: "  response.once('close', gone);\n", replace: '' },
+      { file: 'fence/at-work.ts', find: '  if (socket) whenClosed', replace: '  if (!gone) whenClosed' },
+    ],
+    foundBy: { file: edges, test: 'the next holder is let in when the client of res.sendFile has gone' },
+  },
+  {
     name: 'HTTP: a client that goes away ends its request for the fence',
     edits: [
       {
-        file: 'fence/http.ts',
-        find: `  const end = response.end.bind(response);
-  response.end = (...args: Parameters<NodeResponse['end']>) => {
-    then();
-    return end(...args);
-  };`,
-        replace: `  (response as unknown as NodeJS.EventEmitter).once('close', then);`,
+        file: 'fence/at-work.ts',
+        find: "else setTimeout(() => over(undefined, 'whole'), unansweredMs).unref();",
+        replace: "else over(undefined, 'whole');",
       },
     ],
     foundBy: {
@@ -208,28 +269,60 @@ export const fence: readonly TestedBug[] = [
     },
   },
   {
+    name: 'HTTP: what a handler holds does not keep it at work',
+    edits: [{ file: 'fence/at-work.ts', find: '    this.#unsettled += 1;\n', replace: '' }],
+    foundBy: { file: edges, test: 'hold keeps a request at work though its client has gone' },
+  },
+  {
+    name: 'HTTP: a place is taken by whoever comes',
+    edits: [{ file: 'fence/gate.ts', find: '    if (!place.isKept) return;\n', replace: '' }],
+    foundBy: { file: edges, test: 'is nothing of requests that were refused, however many paths are made up' },
+  },
+  {
+    name: 'HTTP: a write that broke is forgotten, and an older one passes',
+    edits: [
+      { file: 'fence/at-work.ts', find: 'return !/^(get|head|options)$/i.test', replace: 'return !/^[a-z]*$/i.test' },
+    ],
+    foundBy: { file: edges, test: 'is what may have worked: PUT /500' },
+  },
+  {
+    name: 'HTTP: nonsense in a refusal is read as tokens',
+    edits: [{ file: 'fence/header.ts', find: '!/^[0-9]{1,19}$/.test(text)', replace: 'text.length > 19' }],
+    foundBy: { file: edges, test: 'a service that refuses with a token of letters gives an error of ours' },
+  },
+  {
     name: 'HTTP: a handler that throws is at work for ever',
     edits: [
       {
         file: 'fence/http.ts',
-        find: `      try {
-        return await handle(request);
-      } finally {
-        entered.leave();
-      }`,
-        replace: `      const response = await handle(request);
-      entered.leave();
-      return response;`,
+        find: `        atWork.answered(this.#mayHaveWorked(request, response?.status));
+        throw error;`,
+        replace: `        throw error;`,
       },
     ],
     foundBy: { file: http, test: 'a handler that throws is no longer at work' },
+  },
+  {
+    name: 'HTTP: an answer that is still produced is over',
+    edits: [{ file: 'fence/at-work.ts', find: 'if (!isStream) {', replace: 'if (isStream || !isStream) {' }],
+    foundBy: { file: edges, test: 'is a part of the handler: newer holders come after its last write' },
+  },
+  {
+    name: 'HTTP: an answer that nobody reads keeps its resource',
+    edits: [{ file: 'fence/at-work.ts', find: '    this.#body?.cutOffAfter(cutOffMs);\n', replace: '' }],
+    foundBy: { file: edges, test: 'that nobody reads is cut off when a newer one waits' },
+  },
+  {
+    name: 'HTTP: who was answered by another while it waited is let in',
+    edits: [{ file: 'fence/at-work.ts', find: '|| writableEnded === true ', replace: '' }],
+    foundBy: { file: edges, test: 'lets the next one in, and its handler does not run' },
   },
   {
     name: 'HTTP: a request that the store refuses is at work for ever',
     edits: [
       {
         file: 'fence/http.ts',
-        find: `      leave();
+        find: `      leave(false);
       throw error;`,
         replace: `      throw error;`,
       },

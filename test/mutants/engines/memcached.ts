@@ -104,6 +104,25 @@ export const memcached: readonly TestedBug[] = [
     foundBy: { file: 'test/engines/memcached/faults.test.ts', test: 'went with its counter' },
   },
   {
+    name: 'a counter of any value is believed',
+    edits: [
+      {
+        file: 'engines/memcached/protocol.ts',
+        find: 'if (token === undefined || token < LEAST_TOKEN || token > LARGEST_TOKEN)\n',
+        replace: 'if (token === undefined || (token < LEAST_TOKEN && token > LARGEST_TOKEN))\n',
+      },
+      {
+        file: 'engines/memcached/protocol.ts',
+        find: "    if (token <= this.#newest) throw this.#overwritten('less than it did');\n",
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/memcached/strangers.test.ts',
+      test: 'is an EngineError that names it, and no token: 0',
+    },
+  },
+  {
     name: 'two names of two namespaces become one key',
     edits: [
       {

@@ -114,7 +114,7 @@ export const memory: readonly TestedBug[] = [
     name: 'waiters do not hear of a holder’s death',
     edits: [
       {
-        file: 'engines/memory/index.ts',
+        file: 'engines/memory/engine.ts',
         find: '      this.#space.reap(timeOf(this.#clock));\n      if',
         replace: '      if',
       },
@@ -125,7 +125,7 @@ export const memory: readonly TestedBug[] = [
     name: 'only the clock that came first reaps',
     edits: [
       {
-        file: 'engines/memory/index.ts',
+        file: 'engines/memory/engine.ts',
         find: 'if (!this.#reapers.has(clock))',
         replace: 'if (this.#reapers.size === 0)',
       },
@@ -154,5 +154,11 @@ export const memory: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: unit, test: 'is there until the last moment, and then neither its value nor its fence' },
+  },
+  {
+    name: 'a reason of an eviction may be anything',
+    edits: [{ file: 'holdfast.ts', find: 'checkReason(reason));', replace: '(checkReason, reason));' }],
+    foundBy: { file: suite, test: 'a reason is text of at most 1 KiB, told as it is' },
+    sample: true,
   },
 ];

@@ -7,6 +7,44 @@ const SWEEPER = 'test/engines/mysql/sweeper.test.ts';
 
 export const mysqlForUpdate: readonly TestedBug[] = [
   {
+    name: 'locks that exclude nobody are taken for locks',
+    edits: [
+      {
+        file: 'engines/mysql/pinned/exclusion.ts',
+        find: 'if (await proof) return;',
+        replace: 'await proof;\n  if (pool) return;',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/mysql/exclusion.test.ts',
+      test: 'for-update a proxy that spreads connections over two servers is refused',
+    },
+  },
+  {
+    name: 'what a pool resets when it is released is remembered all the same',
+    edits: [
+      {
+        file: 'engines/mysql/client/connections.ts',
+        find: 'return this.pool.config?.resetOnRelease !== true;',
+        replace: 'return this.pool !== undefined;',
+      },
+      {
+        file: 'engines/mysql/client/connections.ts',
+        find: 'const known = owned || Object.keys(more).length === 0 ? AT_REST.get(connection) : undefined;',
+        replace: 'const known = AT_REST.get(connection);',
+      },
+      {
+        file: 'engines/mysql/client/connections.ts',
+        find: 'const rest = owned ? {',
+        replace: 'const rest = connection ? {',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/mysql/settings.test.ts',
+      test: 'for-update: a pool that resets its connections when they are released has locks all the same',
+    },
+  },
+  {
     name: 'a writer does not ask for readers that were writers',
     edits: [
       {
@@ -21,7 +59,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a downgrade ends the writer before there is a reader',
     edits: [
       {
-        file: 'engines/mysql/pinned/engine.ts',
+        file: 'engines/mysql/pinned/store.ts',
         find: '    const reader = await this.#reader(claim, holding);\n',
         replace:
           '    await this.#latch.unlock(writer, name);\n    const reader = await this.#reader(claim, holding);\n',
@@ -56,8 +94,8 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/mysql/pinned/for-update.ts',
-        find: `"'READ-COMMITTED'"`,
-        replace: `"'REPEATABLE-READ'"`,
+        find: `'READ-COMMITTED'`,
+        replace: `'REPEATABLE-READ'`,
       },
     ],
     foundBy: { file: PINNED, test: 'for-update: downgrades of two names do not stand in each other’s way' },
@@ -67,8 +105,8 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/mysql/pinned/pins.ts',
-        find: "    this.#setup.onBroken(code === undefined ? 'the server ended it' : `${code}`);\n",
-        replace: '',
+        find: '    this.#setup.onBroken(detail);\n',
+        replace: '    void detail;\n',
       },
     ],
     foundBy: { file: PINNED, test: 'for-update: a killed connection is told at once, long before the ttl' },
@@ -88,7 +126,7 @@ export const mysqlForUpdate: readonly TestedBug[] = [
     name: 'a token is the clock’s alone, whatever the name has had',
     edits: [
       {
-        file: 'engines/mysql/pinned/engine.ts',
+        file: 'engines/mysql/pinned/store.ts',
         find: 'LAST_INSERT_ID(GREATEST(token + 1, ${NOW}))',
         replace: 'LAST_INSERT_ID(${NOW})',
       },

@@ -6,6 +6,11 @@ const FILE = 'engines/mysql/pinned/get-lock.ts';
 
 export const mysqlGetLock: readonly TestedBug[] = [
   {
+    name: 'a lock on a server that became read-only is believed',
+    edits: [{ file: 'engines/mysql/pinned/pins.ts', find: '      this.mustBeWritable(row?.[1]);\n', replace: '' }],
+    foundBy: { file: PINNED, test: 'get-lock: a lock on a server that became read-only is lost with the next beat' },
+  },
+  {
     name: 'a lock is not proven when its token has been minted',
     edits: [
       {
@@ -21,8 +26,8 @@ export const mysqlGetLock: readonly TestedBug[] = [
     edits: [
       {
         file: FILE,
-        find: "pin.proves('SELECT IS_USED_LOCK(?) = CONNECTION_ID()', [this.#lockName(name)], this.#setup.withinMs)",
-        replace: "pin.proves(name && 'SELECT 1', [], this.#setup.withinMs)",
+        find: 'pin.proves(IS_OURS, [this.#lockName(name)], this.#setup.withinMs)',
+        replace: "pin.proves(name && '1', [], this.#setup.withinMs)",
       },
     ],
     foundBy: { file: PINNED, test: 'get-lock: a lock that is not on its connection any more is lost' },
@@ -30,7 +35,7 @@ export const mysqlGetLock: readonly TestedBug[] = [
   },
   {
     name: 'a connection goes back to the pool with its lock',
-    edits: [{ file: FILE, find: "'DO RELEASE_LOCK(?)'", replace: "'DO LENGTH(?)'" }],
+    edits: [{ file: FILE, find: "'SELECT RELEASE_LOCK(?) AS freed'", replace: "'SELECT LENGTH(?) AS freed'" }],
     foundBy: { file: PINNED, test: 'get-lock: what was released is free, though its connection is kept' },
   },
   {
@@ -48,7 +53,7 @@ export const mysqlGetLock: readonly TestedBug[] = [
     name: 'nobody is told that the connection of a lock broke',
     edits: [
       {
-        file: 'engines/mysql/pinned/engine.ts',
+        file: 'engines/mysql/pinned/store.ts',
         find: "if (holding.token !== undefined) this.#setup.lost(id, { reason: 'connection', detail });",
         replace: 'void detail;',
       },
@@ -57,16 +62,20 @@ export const mysqlGetLock: readonly TestedBug[] = [
   },
   {
     name: 'a wait that was given up goes on inside the server',
-    edits: [
-      {
-        file: 'engines/mysql/pinned/engine.ts',
-        find: '      await holding.taking?.catch(() => {});\n',
-        replace: '',
-      },
-    ],
+    edits: [{ file: 'engines/mysql/pinned/store.ts', find: 'unordered = true;', replace: 'unordered = false;' }],
     foundBy: {
       file: 'test/engines/mysql/locks.test.ts',
       test: 'get-lock: a wait that was given up is over before we ask again',
+    },
+  },
+  {
+    name: 'what is left while it is taken is dropped twice',
+    edits: [
+      { file: 'kit/slot-calls.ts', find: '    if (under) return under;\n    const drop', replace: '    const drop' },
+    ],
+    foundBy: {
+      file: 'test/unit/kit/slot-session/leave.test.ts',
+      test: 'a drop is sent when the take of its claim is over, and the leave does not wait for that',
     },
   },
 ];

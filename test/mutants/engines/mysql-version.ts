@@ -66,6 +66,14 @@ export const mysqlVersion: readonly TestedBug[] = [
     foundBy: { file: SWEEPER, test: 'version: tokens do not fall when their rows are swept away' },
   },
   {
+    name: 'its statements are taken for calls that keep their order',
+    edits: [{ file: FILE, find: 'unordered = true;', replace: 'unordered = false;' }],
+    foundBy: {
+      file: 'test/engines/mysql/locks.test.ts',
+      test: 'version: what was given up is dropped after it was asked for, and not before',
+    },
+  },
+  {
     name: 'a renewal is believed without a look at the row',
     edits: [
       {

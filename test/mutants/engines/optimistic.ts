@@ -72,7 +72,13 @@ export const optimistic: readonly TestedBug[] = [
   },
   {
     name: 'PostgreSQL: a version is compared as a double',
-    edits: [{ file: column, find: "counter(v, 'text', 'bigint')", replace: "counter(v, 'text', 'double precision')" }],
+    edits: [
+      {
+        file: column,
+        find: "counter(v, 'text', 'bigint', bytes)",
+        replace: "counter(v, 'text', 'double precision', bytes)",
+      },
+    ],
     foundBy: { file, test: 'postgres a version beyond 2^53 is compared in full' },
   },
   {
@@ -84,8 +90,35 @@ export const optimistic: readonly TestedBug[] = [
     name: 'a signal that aborts between two tries is not heard',
     edits: [
       { file: rows, find: '      signal?.throwIfAborted();\n', replace: '' },
-      { file: rows, find: '.catch(() => signal?.throwIfAborted())', replace: '.catch(() => {})' },
+      { file: rows, find: 'await sleep(ms, signal);', replace: 'await sleep(ms);' },
     ],
     foundBy: { file, test: 'sqlite an abort ends the tries with its own reason' },
+  },
+  {
+    name: 'a column that is spelled otherwise is another one',
+    edits: [{ file: rows, find: "dialect === 'postgres' ? name : name.toLowerCase()", replace: 'name' }],
+    foundBy: { file, test: 'mysql columns are compared as the database compares them' },
+  },
+  {
+    name: 'an id that several rows have writes the first of them',
+    edits: [{ file: rows, find: '    if (another)\n', replace: '    if (!found)\n' }],
+    foundBy: { file, test: 'sqlite an id that is not unique is refused, and nothing is written' },
+  },
+  {
+    name: 'a row of the same id that came after the read is written, too',
+    edits: [{ file: rows, find: ' AS found) = 1`', replace: ' AS found) > 0`' }],
+    foundBy: { file, test: 'postgres an id that is not unique is refused, and nothing is written' },
+  },
+  {
+    name: 'a version that can’t grow is moved on to itself',
+    edits: [{ file: rows, find: '    if (version === last)\n', replace: '    if (version === undefined)\n' }],
+    foundBy: { file, test: 'mysql a version that can’t grow any more is refused' },
+  },
+  {
+    name: 'what the database refuses because of others is the user’s affair',
+    edits: [
+      { file: rows, find: 'const isAlone = this.#port.isPool ||', replace: 'const isAlone = !this.#port.isPool &&' },
+    ],
+    foundBy: { file, test: 'postgres what the database refuses because of others is tried again' },
   },
 ];

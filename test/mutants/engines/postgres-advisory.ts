@@ -9,13 +9,66 @@ export const postgresAdvisory: readonly TestedBug[] = [
     name: 'a lock whose token could not be minted stays on its connection',
     edits: [
       {
-        file: 'engines/postgres/advisory/engine.ts',
-        find: "        await link.query(`SELECT pg_advisory_unlock${shared ? '_shared' : ''}($1)`, [key]).catch(() => {});",
-        replace: '        await link.query(`SELECT 1`).catch(() => {});',
+        file: 'engines/postgres/advisory/store.ts',
+        find: '      if (!link.over) {\n        this.#held.set',
+        replace: '      if (link.over) {\n        this.#held.set',
       },
     ],
     foundBy: { file: ADVISORY, test: 'a lock whose token could not be minted is held by nobody' },
     sample: true,
+  },
+  {
+    name: 'a reader that was refused frees the key that another reader has',
+    edits: [
+      {
+        file: 'engines/postgres/advisory/store.ts',
+        find: 'await (held ? this.#mint(link, line) : this.#lock(link, line, shared))',
+        replace: 'await this.#lock(link, line, shared)',
+      },
+    ],
+    foundBy: { file: ADVISORY, test: 'a refused statement of a second reader takes nothing from the first' },
+  },
+  {
+    name: 'a key is forgotten before the server has said that it is free',
+    edits: [
+      {
+        file: 'engines/postgres/advisory/store.ts',
+        find: '    const held = this.#held.get(key)!;\n',
+        replace: '    const held = this.#held.get(key)!;\n    this.#held.delete(key);\n',
+      },
+    ],
+    foundBy: {
+      file: ADVISORY,
+      test: 'a refused statement of a release is asked again, though the connection has other locks',
+    },
+  },
+  {
+    name: 'what is held on a server that takes no writes any more counts as held',
+    edits: [
+      {
+        file: 'engines/postgres/client/link.ts',
+        find: "    if (row![0] !== 'off') this.#end(new Error('the server has become read-only'));\n",
+        replace: '    if (!row) return;\n',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/switch.test.ts',
+      test: 'advisory what is held on the old server is told as lost, and the successor is found',
+    },
+  },
+  {
+    name: 'session locks that do not exclude are taken for good',
+    edits: [
+      {
+        file: 'engines/postgres/advisory/engine.ts',
+        find: '      await proveSessionLocks(database);\n',
+        replace: '      void proveSessionLocks;\n',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/exclusion.test.ts',
+      test: 'locks that are stubs, as those of CockroachDB advisory is refused',
+    },
   },
   {
     name: 'a downgrade frees the writer before there is a reader',
@@ -32,7 +85,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     name: 'the end of a connection is not told to those whose locks were on it',
     edits: [
       {
-        file: 'engines/postgres/advisory/engine.ts',
+        file: 'engines/postgres/advisory/store.ts',
         find: "    for (const id of lost) this.#setup.lost(id, { reason: 'connection', detail });\n",
         replace: '',
       },
@@ -46,7 +99,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     name: 'every lock is shared',
     edits: [
       {
-        file: 'engines/postgres/advisory/engine.ts',
+        file: 'engines/postgres/advisory/store.ts',
         find: 'const shared = weight < ALL;',
         replace: 'const shared = weight <= ALL;',
       },

@@ -7,6 +7,90 @@ const ROUTINES = 'engines/postgres/protocol.ts';
 
 export const postgresQueue: readonly TestedBug[] = [
   {
+    name: 'a beat is lost with a crash where synchronous_commit is off',
+    edits: [
+      {
+        file: ROUTINES,
+        find: '  -- Whoever beats believes in its locks for as long as this says.\n  PERFORM @durable();\n',
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/crash.test.ts',
+      test: 'a beat is as durable as a grant: after a crash there are not two holders',
+    },
+  },
+  {
+    name: 'a register is lost with a crash where synchronous_commit is off',
+    edits: [
+      {
+        file: 'engines/postgres/registers.ts',
+        find: "RETURNING ${COLUMNS}, ${names.of('durable')}()`",
+        replace: 'RETURNING ${COLUMNS}`',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/crash.test.ts',
+      test: 'what a register was told, and which token it was shown, outlives a crash',
+    },
+  },
+  {
+    name: 'locks of the server that do not exclude are taken for good',
+    edits: [
+      {
+        file: 'engines/postgres/exclusion.ts',
+        find: "if (got.includes(true)) throw unsound('two connections had the same lock at once');",
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/exclusion.test.ts',
+      test: 'queue a pool that takes its connections from two servers in turn is refused',
+    },
+  },
+  {
+    name: 'a connection to a server that takes no writes goes back into the pool',
+    edits: [
+      {
+        file: 'engines/postgres/client/errors.ts',
+        find: "severity === 'ERROR' && !isReadOnly(error)",
+        replace: "severity === 'ERROR'",
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/switch.test.ts',
+      test: 'queue the successor is found within a ttl, without tables, and the old server is left',
+    },
+  },
+  {
+    name: 'sslmode require passes over sslrootcert',
+    edits: [
+      {
+        file: 'engines/postgres/url.ts',
+        find: 'return ca ? ofAuthority : { rejectUnauthorized: false };',
+        replace: 'return { rejectUnauthorized: false };',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/tls.test.ts',
+      test: 'sslmode require, host localhost, root certificate of another the server is not trusted, as by psql',
+    },
+  },
+  {
+    name: 'a call does not look at the isolation of its connection',
+    edits: [
+      {
+        file: 'engines/postgres/settings.ts',
+        find: "CASE WHEN ${ISOLATION} = 'read committed' AND ${ENCODING} = 'UTF8' THEN",
+        replace: 'CASE WHEN true THEN',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/settings.test.ts',
+      test: 'a connection that the application has changed later is noticed, too',
+    },
+  },
+  {
     name: 'an enter does not lock its line',
     edits: [
       {
@@ -34,7 +118,7 @@ export const postgresQueue: readonly TestedBug[] = [
     edits: [
       {
         file: ROUTINES,
-        find: "      PERFORM pg_notify(head.inbox, 'granted ' || head.id || ' ' || head.token);\n",
+        find: "      PERFORM @tell(head.inbox, 'granted ' || head.id || ' ' || head.token || coalesce(' ' || head.nonce, ''));\n",
         replace: '',
       },
     ],
@@ -127,5 +211,58 @@ export const postgresQueue: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: CONFORMANCE, test: 'postgres: registers: the last write says for how long a register is kept' },
+  },
+  {
+    name: 'a death that is heard of later puts off the look at an earlier one',
+    edits: [{ file: 'kit/death-watch.ts', find: '    if (this.#at <= at) return;\n', replace: '' }],
+    foundBy: {
+      file: 'test/unit/kit/death-watch.test.ts',
+      test: 'of several the earliest counts, in whatever order they are heard of',
+    },
+  },
+  {
+    name: 'a message that says that a claim is to go is believed',
+    edits: [
+      {
+        file: 'kit/awaited.ts',
+        find: "else if (message.what === 'evicted' || nonce !== undefined) this.#listener.hinted();",
+        replace: "else if (message.what === 'evicted') this.evicted(message.id, '');",
+      },
+    ],
+    foundBy: { file: 'test/engines/postgres/garbage.test.ts', test: 'that a claim was evicted is not believed' },
+  },
+  {
+    name: 'a grant that is sent without the nonce of its claim is believed',
+    edits: [{ file: 'kit/awaited.ts', find: ' && nonce && message.nonce === nonce)', replace: ' && nonce)' }],
+    foundBy: {
+      file: 'test/engines/postgres/garbage.test.ts',
+      test: 'a grant that somebody else has sent is not believed',
+    },
+  },
+  {
+    name: 'claims that enter together are kept without their nonces',
+    edits: [{ file: 'engines/postgres/protocol.ts', find: 'step.words->>8);', replace: 'NULL);' }],
+    foundBy: {
+      file: 'test/engines/postgres/garbage.test.ts',
+      test: 'a grant is told with a nonce that only its claim has',
+    },
+  },
+  {
+    name: 'a claim that no count has is subtracted all the same',
+    edits: [
+      {
+        file: ROUTINES,
+        find: '      SELECT count(*) INTO it.waiting FROM @claim WHERE namespace = a_namespace AND line = a_line AND NOT held;\n',
+        replace: '      it.waiting := it.waiting - 1;\n',
+      },
+    ],
+    foundBy: { file: 'test/engines/postgres/garbage.test.ts', test: 'in a line let nobody pass those who wait' },
+  },
+  {
+    name: 'a line that can’t be counted ends the sweep',
+    edits: [
+      { file: ROUTINES, find: 'EXCEPTION WHEN data_exception THEN', replace: 'EXCEPTION WHEN no_data_found THEN' },
+    ],
+    foundBy: { file: 'test/engines/postgres/garbage.test.ts', test: 'keep nobody from a lock of the dead' },
   },
 ];

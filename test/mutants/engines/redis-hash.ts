@@ -38,7 +38,7 @@ export const redisHash: readonly TestedBug[] = [
   },
   {
     name: 'a claim that asks again is given another token',
-    edits: [{ file: SCRIPTS, find: "ours and KEYS[2] and redis.call('GET', KEYS[2]) or mint()", replace: 'mint()' }],
+    edits: [{ file: SCRIPTS, find: 'ours and remembered() or mint()', replace: 'mint()' }],
     foundBy: { file: OWNERS, test: 'hash: a lock that is asked for again is the same one, and renewed' },
   },
   {

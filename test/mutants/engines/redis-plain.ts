@@ -10,7 +10,7 @@ export const redisPlain: readonly TestedBug[] = [
     edits: [
       {
         file: SCRIPTS,
-        find: "  if KEYS[2] then token = math.max(token, (redis.call('GET', KEYS[2]) or 0) + 1) end",
+        find: '  token = math.max(token, (remembered() or 0) + 1)',
         replace: '',
       },
     ],
@@ -68,5 +68,22 @@ export const redisPlain: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: OWNERS, test: 'plain: a lock among many that are renewed at once' },
+  },
+  {
+    name: 'a lock may have the key of a fence',
+    edits: [{ file: 'fence/redis.ts', find: '  return `holdfast_fence:{', replace: '  return `holdfast:fence:{' }],
+    foundBy: { file: 'test/unit/engines/redis/keys.test.ts', test: 'no name is a key of another kind' },
+  },
+  {
+    name: 'a lock may have a key of the queue',
+    edits: [
+      { file: 'engines/redis/slots/keys.ts', find: 'looksLikeOurs(name) ?', replace: 'looksLikeOurs() ?' },
+      {
+        file: 'engines/redis/slots/keys.ts',
+        find: 'function looksLikeOurs(name: string): boolean {\n  return OURS.test(name);',
+        replace: "function looksLikeOurs(): boolean {\n  return OURS.test('');",
+      },
+    ],
+    foundBy: { file: 'test/unit/engines/redis/keys.test.ts', test: 'no name is a key of another kind' },
   },
 ];

@@ -1,7 +1,7 @@
 import type { TestedBug } from '../test-run.js';
 
 const NODE = 'engines/redis/redlock/protocol.ts';
-const ENGINE = 'engines/redis/redlock/index.ts';
+const STORE = 'engines/redis/redlock/store.ts';
 const BALLOT = 'test/engines/redis/ballot.test.ts';
 const REDLOCK = 'test/engines/redis/redlock.test.ts';
 
@@ -21,7 +21,7 @@ export const redlock: readonly TestedBug[] = [
     name: 'whoever reaches half of the nodes decides for all',
     edits: [
       {
-        file: ENGINE,
+        file: STORE,
         find: 'if (accepted >= this.#quorum.size) return { token: BigInt(token) };',
         replace: 'if (accepted > votes.length / 2) return { token: BigInt(token) };',
       },
@@ -30,12 +30,12 @@ export const redlock: readonly TestedBug[] = [
   },
   {
     name: 'a lock that had to be set again counts as renewed',
-    edits: [{ file: ENGINE, find: '(Number(answer) === 1 ? renewed', replace: '(Number(answer) >= 1 ? renewed' }],
+    edits: [{ file: STORE, find: '(Number(answer) === 1 ? renewed', replace: '(Number(answer) >= 1 ? renewed' }],
     foundBy: { file: REDLOCK, test: 'that finds the lock on two of five only tells the loss' },
   },
   {
     name: 'nodes that do not answer a beat count as having lost the lock',
-    edits: [{ file: ENGINE, find: 'missing[at]! >= this.#veto;', replace: 'missing[at]! + silent >= this.#veto;' }],
+    edits: [{ file: STORE, find: 'missing[at]! >= this.#veto;', replace: 'missing[at]! + silent >= this.#veto;' }],
     foundBy: { file: REDLOCK, test: 'that most nodes do not answer is neither a renewal nor a loss' },
   },
   {
@@ -61,7 +61,7 @@ export const redlock: readonly TestedBug[] = [
     edits: [
       {
         file: NODE,
-        find: "elseif not value and tonumber(redis.call('GET', memory) or 0) <= tonumber(token) then",
+        find: "elseif not value and (tonumber(redis.pcall('GET', memory)) or 0) <= tonumber(token) then",
         replace: 'elseif not value then',
       },
     ],
@@ -88,5 +88,24 @@ export const redlock: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: BALLOT, test: 'of one-1 is not freed, renewed or taken by two-1' },
+  },
+  {
+    name: 'what a beat tells as lost stays where it was put back',
+    edits: [
+      {
+        file: 'kit/slot-session.ts',
+        find: '    if (seat.token !== undefined) void this.#drop(seat);\n',
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/unit/kit/slot-session/beat.test.ts',
+      test: 'gives back what it tells as lost, also where the store has put it back',
+    },
+  },
+  {
+    name: 'a release does not wait for the beat before it, which brings back what it frees',
+    edits: [{ file: 'engines/redis/redlock/store.ts', find: '        await this.#beating.get(node);\n', replace: '' }],
+    foundBy: { file: REDLOCK, test: 'brings back nothing that was left meanwhile' },
   },
 ];

@@ -2,6 +2,7 @@ import type { TestedBug } from '../test-run.js';
 
 const LINES = 'test/engines/zookeeper/lines.test.ts';
 const FAULTS = 'test/engines/zookeeper/faults.test.ts';
+const SESSION = 'test/unit/kit/ephemeral-session.test.ts';
 
 export const zookeeper: readonly TestedBug[] = [
   {
@@ -43,7 +44,7 @@ export const zookeeper: readonly TestedBug[] = [
       {
         file: 'engines/zookeeper/protocol.ts',
         find: "      return { state: 'refused' };\n    }\n    // It was there",
-        replace: "      return { state: 'held', standing };\n    }\n    // It was there",
+        replace: "      return { state: 'held', footing };\n    }\n    // It was there",
       },
     ],
     foundBy: { file: LINES, test: 'who tries, and saw room that another has taken meanwhile, is refused' },
@@ -53,7 +54,7 @@ export const zookeeper: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/zookeeper/protocol.ts',
-        find: `      await this.#client.delete(standing.path).catch(unlessGone);
+        find: `      await this.#client.delete(footing.path).catch(unlessGone);
       return { state: 'refused' };`,
         replace: "      return { state: 'refused' };",
       },
@@ -103,8 +104,8 @@ export const zookeeper: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/zookeeper/session.ts',
-        find: 'Promise.all([this.#client.sync(), this.#client.getEphemerals(), this.#mailbox.read()])',
-        replace: 'Promise.all([undefined, this.#client.getEphemerals(), this.#mailbox.read()])',
+        find: 'Promise.all([this.#client.sync(), this.#client.getEphemerals(), mailbox.read()])',
+        replace: 'Promise.all([undefined, this.#client.getEphemerals(), mailbox.read()])',
       },
     ],
     foundBy: {
@@ -156,7 +157,7 @@ export const zookeeper: readonly TestedBug[] = [
     name: 'a session that the servers do not know counts as one that they have',
     edits: [
       {
-        file: 'engines/zookeeper/client/client.ts',
+        file: 'engines/zookeeper/client/attachment.ts',
         find: '    if (timeoutMs === 0 || sessionId === 0n) return this.#expired();\n',
         replace: '',
       },
@@ -164,6 +165,77 @@ export const zookeeper: readonly TestedBug[] = [
     foundBy: {
       file: 'test/unit/engines/zookeeper/client/connection.test.ts',
       test: 'a session that the servers do not know is expired',
+    },
+  },
+  {
+    name: 'a downgrade whose answer was lost is found only when the numbers differ',
+    edits: [
+      { file: 'kit/ephemeral-session.ts', find: 'if (footing) entry.footing = footing;', replace: 'void footing;' },
+    ],
+    foundBy: { file: SESSION, test: 'finds one under its other name, so that its leave takes that away' },
+  },
+  {
+    name: 'a second node of a claim stays',
+    edits: [
+      {
+        file: 'kit/ephemeral-session.ts',
+        find: 'else this.#port.discard(name);',
+        replace: 'else recognized.add(entry);',
+      },
+    ],
+    foundBy: { file: SESSION, test: 'takes a second entry of the same claim away' },
+  },
+  {
+    name: 'a session’s own node that is there and not there is made without end',
+    edits: [
+      {
+        file: 'engines/zookeeper/mailbox.ts',
+        find: 'for (let makes = 0; makes < MAKES; makes += 1) {',
+        replace: 'for (let makes = 0; makes < MAKES; makes += 0) {',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/zookeeper/hostile.test.ts',
+      test: 'about a node that is there and not there is an EngineError',
+    },
+  },
+  {
+    name: 'a list has as many entries as a server likes',
+    edits: [
+      {
+        file: 'engines/zookeeper/client/jute.ts',
+        find: 'if (count > MOST_ITEMS) throw',
+        replace: 'if (count > 2 ** 31 + MOST_ITEMS) throw',
+      },
+    ],
+    foundBy: {
+      file: 'test/unit/engines/zookeeper/client/wire.test.ts',
+      test: 'a list that is longer than any line is refused',
+    },
+  },
+  {
+    name: 'permits that no semaphore could give count as claims',
+    edits: [
+      {
+        file: 'engines/zookeeper/keys.ts',
+        find: 'return weight > 0 && weight <= capacity && capacity <= ALL;',
+        replace: 'return weight >= 0 && capacity >= 0 && ALL > 0;',
+      },
+    ],
+    foundBy: { file: 'test/engines/zookeeper/strangers.test.ts', test: 'of a semaphore are passed over too' },
+  },
+  {
+    name: 'a session goes on though its servers will end it sooner than it was told',
+    edits: [
+      {
+        file: 'engines/zookeeper/client/attachment.ts',
+        find: '    if (sessionId === this.#sessionId && timeoutMs < this.#timeoutMs) return this.#shortened(connection);\n',
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/zookeeper/faults.test.ts',
+      test: 'whoever counted on the longer one is told before anybody else is granted',
     },
   },
 ];

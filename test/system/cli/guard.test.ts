@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Guard } from '../../../src/cli/guard.js';
-import { ProcessGroup } from '../../../src/cli/process-group.js';
+import { Family } from '../../../src/cli/family.js';
 import type { Lease } from '../../../src/index.js';
 import { Sandbox, until } from './sandbox.js';
 
@@ -17,7 +17,7 @@ const MARGIN_MS = TTL_MS / 20;
 const GRACE_MS = 12_000;
 
 let box: Sandbox;
-let running: ProcessGroup | undefined;
+let running: Family | undefined;
 
 beforeEach(() => {
   box = new Sandbox();
@@ -49,15 +49,15 @@ class EndingLease {
     return this.#validUntil - performance.now();
   }
 
-  guard(group: ProcessGroup): Guard {
+  guard(group: Family): Guard {
     return new Guard(this as unknown as Lease, group, { ttlMs: TTL_MS, graceMs: GRACE_MS });
   }
 }
 
 /** A shell script in a group of its own, that has said that it is ready. */
-async function start(script: string): Promise<{ group: ProcessGroup; ended: Promise<unknown[]> }> {
+async function start(script: string): Promise<{ group: Family; ended: Promise<unknown[]> }> {
   const child = spawn('sh', ['-c', script], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] });
-  running = new ProcessGroup(child, child.pid!, true);
+  running = new Family(child, true);
   const ended = once(child, 'exit');
   await once(child.stdout, 'data');
   return { group: running, ended };
@@ -71,7 +71,7 @@ test('a command that ignores SIGTERM while beats fail is killed with its group b
      while :; do wait; done`,
   );
   const lease = new EndingLease(MARGIN_MS + 1_000);
-  expect(await lease.guard(group).end()).toMatch(/^"a" was about to be lost/);
+  expect((await lease.guard(group).end())?.why).toMatch(/^"a" was about to be lost/);
   expect(group.alive()).toBe(false);
   expect(lease.left).toBeGreaterThan(0);
   expect(await ended).toEqual([null, 'SIGKILL']);
@@ -83,7 +83,7 @@ test('a command has its whole grace, and ends by itself', async () => {
   const lease = new EndingLease(GRACE_MS + 200);
   const guard = lease.guard(group);
   expect(await ended).toEqual([5, null]);
-  expect(await guard.end()).toMatch(/^"a" was about to be lost/);
+  expect((await guard.end())?.why).toMatch(/^"a" was about to be lost/);
   expect(lease.left).toBeGreaterThan(MARGIN_MS);
 });
 
@@ -97,4 +97,11 @@ test('a lock that is in jeopardy and then safe again costs the command nothing',
   await until(() => lease.looks > looks || !group.alive());
   expect(await guard.end()).toBeUndefined();
   expect(group.alive()).toBe(true);
+});
+
+test('what can’t be killed is said', async () => {
+  // A process of another user: only root could make a real one.
+  const family = { signal: () => {}, remember: () => {}, alive: () => true, goneBy: async () => false, pids: [4711] };
+  const lease = new EndingLease(MARGIN_MS);
+  expect(await lease.guard(family as unknown as Family).end()).toMatchObject({ left: [4711] });
 });

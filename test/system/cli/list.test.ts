@@ -1,3 +1,4 @@
+import { DatabaseSync } from '@photostructure/sqlite';
 import { expect } from 'vitest';
 import type { LineView } from '../../../src/index.js';
 import { test } from './boxed.js';
@@ -76,3 +77,38 @@ test.concurrent('evict says whether there was such a claim', async ({ box }) => 
   });
   expect(await waiter.ended).toMatchObject({ code: 76, stdout: '', stderr: expect.stringContaining('too many') });
 });
+
+test.concurrent('nothing that stands in the store drives the terminal of who looks', async ({ box }) => {
+  // Before its first beat, which takes away what the holder does not know of.
+  await box.hold('a', ['--ttl', '10m']);
+  const hostile = '\u001b]0;pwned\u0007\u001b[2J\u009b31m\u202e';
+  const file = new DatabaseSync(box.file);
+  file
+    .prepare(
+      `INSERT INTO claim (session, id, token, namespace, kind, name, serial, weight, capacity, held, since, note)
+       SELECT session, ?, token + 1, namespace, kind, name, serial, weight, capacity, 0, since, ? FROM claim`,
+    )
+    .run(`id${hostile}`, JSON.stringify({ label: `label${hostile}` }));
+  file.close();
+  for (const command of [['ls'], ['inspect', 'a'], ['ls', '--json'], ['inspect', 'a', '--json']]) {
+    const { code, stdout } = await box.run(command);
+    expect([code, /[^\P{Cc}\n]|\p{Bidi_Control}/u.test(stdout)]).toEqual([0, false]);
+    expect(stdout).toContain('label');
+  }
+  const ids = (JSON.parse((await box.run(['ls', '--json'])).stdout) as LineView[])[0]!.claims.map(({ id }) => id);
+  expect(ids).toContain(`id${hostile}`);
+});
+
+test.concurrent(
+  'what all commands take may stand before the command, and what does not is told where it goes',
+  async ({ box }) => {
+    const url = `sqlite:${box.path('other.db')}`;
+    expect(await box.run(['--json', '--url', url, 'ls'])).toEqual({ code: 0, stdout: '[]\n', stderr: '' });
+    expect(await box.run([`--url=${url}`, 'inspect', 'a'])).toEqual({ code: 0, stdout: '"a" is free\n', stderr: '' });
+    expect(await box.run(['--reason', 'x', 'evict'])).toEqual({
+      code: 64,
+      stdout: '',
+      stderr: 'holdfast: options stand behind the command, as in: holdfast ls "--reason"; see holdfast --help\n',
+    });
+  },
+);

@@ -1,8 +1,8 @@
 /** The command is gone before the lock is. The tests wait for most of their time, so they wait beside each other. */
-import { DatabaseSync } from '@photostructure/sqlite';
 import { describe, expect } from 'vitest';
 import { test } from './boxed.js';
 import { type Sandbox, type Started, stillAlive, until } from './sandbox.js';
+import { Surgery } from './surgery.js';
 
 /** A command and a child of its own that both ignore SIGTERM: only SIGKILL to the whole group ends them. */
 const stubborn = (box: Sandbox): string =>
@@ -30,38 +30,6 @@ async function waitBehind(box: Sandbox): Promise<Started> {
 async function evict(box: Sandbox): Promise<void> {
   const { id } = (await box.claims('a'))[0]!;
   expect(await box.run(['evict', 'a', id, '--reason', 'stuck deploy'])).toMatchObject({ code: 0, stderr: '' });
-}
-
-/** The database that the locks are in, for what no user would do to it. */
-class Surgery implements Disposable {
-  readonly #database: InstanceType<typeof DatabaseSync>;
-
-  constructor({ file }: Sandbox) {
-    this.#database = new DatabaseSync(file);
-    this.run('PRAGMA busy_timeout = 5000');
-  }
-
-  run(sql: string): void {
-    this.#database.exec(sql);
-  }
-
-  /** The session that holds: how often it has beaten, and until when that keeps it alive. */
-  holder(): { readonly id: string; readonly beats: number; readonly ttl_ms: number; readonly expires_ms: number } {
-    const held = 'SELECT session FROM claim WHERE held = 1';
-    return this.#database.prepare(`SELECT * FROM session WHERE id = (${held})`).get() as ReturnType<Surgery['holder']>;
-  }
-
-  /** Every beat of the session that holds fails. Others are served as ever. */
-  deafen(): void {
-    const { id } = this.holder();
-    this.run(
-      `CREATE TRIGGER deaf BEFORE UPDATE ON session WHEN old.id = '${id}' BEGIN SELECT RAISE(ABORT, 'deaf'); END`,
-    );
-  }
-
-  [Symbol.dispose](): void {
-    this.#database.close();
-  }
 }
 
 describe.concurrent('the command', () => {

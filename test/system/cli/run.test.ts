@@ -1,9 +1,12 @@
 /** `holdfast run`, and what all commands have in common. Starting processes is most of it, so they start beside each other. */
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { userInfo } from 'node:os';
+import { dirname, join } from 'node:path';
+import { DatabaseSync } from '@photostructure/sqlite';
 import { describe, expect } from 'vitest';
+import { stateFolder } from '../../../src/cli/place.js';
 import { test } from './boxed.js';
-import { MAIN } from './sandbox.js';
+import { MAIN, until } from './sandbox.js';
 
 describe.concurrent('the exit code', () => {
   test.for([
@@ -84,6 +87,16 @@ describe.concurrent('the exit code', () => {
 });
 
 describe.concurrent('the command', () => {
+  test('has HOLDFAST_URL, unless it is told to hide it', async ({ box }) => {
+    const env = { HOLDFAST_URL: `sqlite:${box.path('other.db')}` };
+    const command = ['--', 'sh', '-c', 'echo "${HOLDFAST_URL-none} $HOLDFAST_LOCK"'];
+    const [shown, hidden] = await Promise.all([
+      box.run(['run', 'a', ...command], { env }),
+      box.run(['run', 'b', '--hide-url', ...command], { env }),
+    ]);
+    expect([shown.stdout, hidden.stdout]).toEqual([`${env.HOLDFAST_URL} a\n`, 'none b\n']);
+  });
+
   test('has the lock’s name and token in its environment, and a later one has a larger token', async ({ box }) => {
     const show = ['run', 'a b', '--', 'sh', '-c', 'echo "$HOLDFAST_LOCK $HOLDFAST_TOKEN"'];
     const first = await box.run(show);
@@ -130,6 +143,20 @@ describe.concurrent('a run inside a run', () => {
     expect([through.code, shared.code, spelt.code]).toEqual([64, 64, 64]);
   });
 
+  test('that has ended is one no more, for what it left behind', async ({ box }) => {
+    const again = `'${process.execPath}' '${MAIN}' run a -n -- echo ran > ${box.path('log')} 2>&1`;
+    box.write(
+      'daemon.sh',
+      `until [ -e ${box.path('go')} ]; do sleep 0.02; done; ${again}; echo $? >> ${box.path('log')}`,
+    );
+    expect(
+      await box.run(['run', 'a', '--', 'sh', '-c', `sh ${box.path('daemon.sh')} > /dev/null 2>&1 &`]),
+    ).toMatchObject({ code: 0 });
+    box.write('go');
+    await until(() => /\d\n$/.test(box.text('log')));
+    expect(box.text('log')).toBe('ran\n0\n');
+  });
+
   test('of another lock, in another place or of a semaphore of that name is granted', async ({ box }) => {
     const ended = await Promise.all([
       box.run(['run', 'a', ...nested('b', '--', 'true')]),
@@ -146,6 +173,13 @@ test.concurrent('a reader of stdout that goes away does not change the exit code
 });
 
 describe.concurrent('without a URL', () => {
+  test('the locks are in one file, also where HOME is empty', () => {
+    const { homedir } = userInfo();
+    expect(stateFolder({}, '')).toBe(join(homedir, '.local', 'state', 'holdfast'));
+    expect(stateFolder({ XDG_STATE_HOME: 'relative' }, '/home/ada')).toBe('/home/ada/.local/state/holdfast');
+    expect(stateFolder({ XDG_STATE_HOME: '/var/state' }, '')).toBe('/var/state/holdfast');
+  });
+
   test('the locks are in a folder that only the user can read', async ({ box }) => {
     await box.run(['run', 'a', '--', 'true']);
     expect(existsSync(box.file)).toBe(true);
@@ -202,3 +236,19 @@ describe.concurrent('what it says', () => {
     expect(Math.max(...(all.stdout + run.stdout).split('\n').map(({ length }) => length))).toBeLessThanOrEqual(88);
   });
 });
+
+test.concurrent(
+  'a lock file that is busy for however long is waited for, unless a wait has an end',
+  async ({ box }) => {
+    await box.run(['run', 'a', '--', 'true']);
+    const database = new DatabaseSync(box.file);
+    database.exec('PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE');
+    const endless = box.start(['run', 'a', '--ttl', '1s', '--', 'echo', 'granted']);
+    // By the time that this one has given up, one that waits for one ttl only would have, too.
+    expect(await box.run(['run', 'a', '--ttl', '1s', '-w', '8s', '--', 'true'])).toMatchObject({ code: 69 });
+    expect(endless.child.exitCode).toBe(null);
+    database.exec('ROLLBACK');
+    database.close();
+    expect(await endless.ended).toEqual({ code: 0, stdout: 'granted\n', stderr: '' });
+  },
+);

@@ -56,6 +56,8 @@ export class Sandbox implements AsyncDisposable {
     const { HOLDFAST_URL: _url, HOLDFAST_HELD: _held, ...outer } = process.env;
     const child = spawn(file, args, {
       env: { ...outer, XDG_STATE_HOME: this.folder, ...env },
+      // Away from the terminal that the tests may have been started at.
+      detached: true,
       stdio: [stdin === undefined && !interactive ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     });
     if (!interactive) child.stdin?.end(stdin);

@@ -1,3 +1,4 @@
+import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql, startPostgres } from '../../servers/postgres.js';
 import type { Server } from '../../servers/server.js';
@@ -43,6 +44,19 @@ test('without tables and without the right to make them, it is said what to run'
   expect(code).toBe(69);
   expect(stderr).toContain('holdfast schema apply');
   expect(stderr).not.toContain('opensesame');
+});
+
+test('schema apply behind a migration lock that another has says so, and ends with a code of its own', async () => {
+  const stranger = new Client(url);
+  await stranger.connect();
+  try {
+    await stranger.query(`SELECT pg_advisory_lock(hashtextextended('holdfast migration', 0))`);
+    const { code, stderr } = await box.run(['schema', 'apply', '--url', `${url}?schema=behind`]);
+    expect(code).toBe(73);
+    expect(stderr).toContain('migration lock');
+  } finally {
+    await stranger.end();
+  }
 });
 
 test('an engine without a schema has nothing to make', async () => {

@@ -18,7 +18,8 @@ describe.concurrent.each(SIGNALS)('%s', (signal, code) => {
     const holder = await box.hold('a', [], trap);
     await until(() => holder.stdout() === 'ready\n');
     holder.child.kill(signal);
-    expect(await holder.ended).toEqual({ code: 9, stdout: 'ready\ngot\n', stderr: '' });
+    // Its child hears it too, and the shell may say so.
+    expect(await holder.ended).toMatchObject({ code: 9, stdout: 'ready\ngot\n' });
     expect(await box.claims('a')).toEqual([]);
   });
 

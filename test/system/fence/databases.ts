@@ -26,9 +26,10 @@ export interface TestDatabase extends AsyncDisposable {
   readonly dialect: 'postgres' | 'mysql' | 'sqlite';
   /** What a child process connects with. */
   readonly url: string;
-  connect(): Promise<Connection>;
+  /** @param user `poor` has no right to anything; else it may do all. */
+  connect(user?: 'poor'): Promise<Connection>;
   /** What may send each statement over another connection; SQLite has none. */
-  pool(): { readonly db: object; end(): Promise<void> };
+  pool(connections?: number): { readonly db: object; end(): Promise<void> };
   /** How many connections wait for a row that another has locked. */
   waiting(): Promise<number>;
 }
@@ -43,8 +44,8 @@ export const DATABASES = {
 async function startPg(): Promise<TestDatabase> {
   const server: Server = await startPostgres();
   const where = { host: '127.0.0.1', port: server.port, user: 'postgres', database: 'postgres' };
-  const connect = async (): Promise<Connection> => {
-    const client = new Client(where);
+  const connect = async (user?: 'poor'): Promise<Connection> => {
+    const client = new Client({ ...where, ...(user && { user }) });
     client.on('error', () => {});
     await client.connect();
     return {
@@ -54,12 +55,13 @@ async function startPg(): Promise<TestDatabase> {
     };
   };
   const watcher = await connect();
+  await watcher.query('CREATE ROLE poor LOGIN');
   return {
     dialect: 'postgres',
     url: `postgres://postgres@127.0.0.1:${server.port}/postgres`,
     connect,
-    pool: () => {
-      const db = new PgPool({ ...where, max: 20 });
+    pool: (max = 20) => {
+      const db = new PgPool({ ...where, max });
       db.on('error', () => {});
       return { db, end: () => db.end() };
     },
@@ -77,8 +79,8 @@ async function startPg(): Promise<TestDatabase> {
 async function startMysql(): Promise<TestDatabase> {
   const server: Server = await startMariadb();
   const where = { host: '127.0.0.1', port: server.port, user: 'root', database: 'test' };
-  const connect = async (): Promise<Connection> => {
-    const connection = await createConnection(where);
+  const connect = async (user?: 'poor'): Promise<Connection> => {
+    const connection = await createConnection({ ...where, ...(user && { user }) });
     return {
       db: connection,
       query: async (sql) => {
@@ -89,12 +91,14 @@ async function startMysql(): Promise<TestDatabase> {
     };
   };
   const watcher = await connect();
+  await watcher.query('CREATE USER poor');
+  await watcher.query('GRANT SHOW VIEW ON test.* TO poor');
   return {
     dialect: 'mysql',
     url: `mysql://root@127.0.0.1:${server.port}/test`,
     connect,
-    pool: () => {
-      const db: MysqlPool = createPool({ ...where, connectionLimit: 20 });
+    pool: (connectionLimit = 20) => {
+      const db: MysqlPool = createPool({ ...where, connectionLimit });
       return { db, end: () => db.end() };
     },
     waiting: async () => {

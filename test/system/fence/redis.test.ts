@@ -80,6 +80,15 @@ describe.each(Object.entries(CLIENTS))('%s', (library, connect) => {
     expect(await young.get(key)).toBe('100');
     await young.set(key, '1', { ttlMs: 60_000 });
     expect(await young.eval(`return redis.call('PTTL', KEYS[1])`, [key])).toBeGreaterThan(0);
+    for (const [value, ttlMs] of [
+      [undefined, 1],
+      [5, 1],
+      ['x', 0.5],
+      ['x', 0],
+      ['x', '1s'],
+    ] as [string, number][])
+      await expect(young.set(key, value, { ttlMs })).rejects.toMatchObject({ code: 'HOLDFAST_CONFIG' });
+    expect(await young.get(key)).toBe('1');
   });
 
   test('a script sees its own keys and arguments, and its errors stay its own', async () => {

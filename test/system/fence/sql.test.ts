@@ -109,11 +109,14 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
   test('outside of a transaction it is a ConfigError', async () => {
     const connection = await connect();
     await expect(fence(connection.db).open('loose', BASE)).rejects.toThrow(/inside of a transaction/);
+    // And shows nothing.
+    expect(await show(connection, 'loose', BASE - 1n)).toBeUndefined();
   });
 
   test.runIf(dialect !== 'sqlite')('on a pool it is a ConfigError', async () => {
     const pool = database.pool();
-    expect(() => fence(pool.db)).toThrow(/pool/);
+    await expect(fence(pool.db).open('pooled', BASE)).rejects.toThrow(/pool/);
+    await expect(fence(pool.db).open('pooled', BASE)).rejects.toThrow(ConfigError);
     await pool.end();
   });
 
@@ -129,6 +132,172 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await young.query('COMMIT');
     expect(await late).toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', newest: BASE + 2n });
     await old.query('ROLLBACK');
+  });
+
+  test.runIf(dialect !== 'sqlite')('every open is a write, also with a token that was shown before', async () => {
+    const connection = await connect();
+    const version = dialect === 'mysql' ? 'opened' : 'xmin';
+    const table = dialect === 'mysql' ? 'holdfast_fence' : 'holdfast.holdfast_fence';
+    const seen = new Set<string>();
+    for (const shared of [true, true, false, false]) {
+      expect(await show(connection, 'written', shared ? BASE : BASE + 1n, shared)).toBeUndefined();
+      const [row] = await connection.query(
+        `SELECT CAST(${version} AS CHAR(20)) AS v FROM ${table} WHERE name = 'written'`,
+      );
+      seen.add(String(row!['v']));
+    }
+    expect(seen.size).toBe(4);
+  });
+
+  test('several are opened by one call, with one lease or with one for each, all or none', async () => {
+    const connection = await connect();
+    const opened = async (names: string[], shown: bigint | bigint[]): Promise<unknown> => {
+      await connection.query('BEGIN');
+      const answer = await fence(connection.db)
+        .open(names, shown)
+        .catch((error: unknown) => error);
+      await connection.query(answer === undefined ? 'COMMIT' : 'ROLLBACK');
+      return answer;
+    };
+    expect(await opened(['b', 'a', 'c'], BASE)).toBeUndefined();
+    expect(await opened(['c', 'a'], [BASE + 3n, BASE + 1n])).toBeUndefined();
+    expect(await opened(['a', 'c'], BASE + 2n)).toMatchObject({ code: 'HOLDFAST_STALE_TOKEN', lock: 'c' });
+    expect(await show(connection, 'a', BASE + 1n)).toBeUndefined();
+    for (const [names, shown] of [
+      [[], BASE],
+      [['a', 'b'], [BASE]],
+      [['a', ''], BASE],
+      [undefined, BASE],
+    ] as [string[], bigint][])
+      expect(await opened(names, shown)).toBeInstanceOf(ConfigError);
+  });
+
+  test.runIf(dialect !== 'sqlite')('those that one call opens are opened in one order, whoever asks', async () => {
+    const crowd = await Promise.all(Array.from({ length: 6 }, () => connect()));
+    await Promise.all(
+      crowd.map(async (connection, at) => {
+        for (let round = 0; round < 15; round += 1) {
+          const names = ['x', 'y', 'z'].map((name) => `order ${name}`);
+          await connection.query('BEGIN');
+          await fence(connection.db).open(at % 2 === 0 ? names : names.toReversed(), BASE);
+          await connection.query('COMMIT');
+        }
+      }),
+    );
+  });
+
+  test.runIf(dialect !== 'sqlite')('a deadlock is the client’s own error, with what to do', async () => {
+    const [one, two] = [await connect(), await connect()];
+    for (const name of ['cross 1', 'cross 2']) expect(await show(one, name, BASE)).toBeUndefined();
+    for (const connection of [one, two]) await connection.query('BEGIN');
+    await fence(one.db).open('cross 1', BASE);
+    await fence(two.db).open('cross 2', BASE);
+    const crossed = await Promise.allSettled([
+      fence(one.db).open('cross 2', BASE),
+      fence(two.db).open('cross 1', BASE),
+    ]);
+    for (const connection of [one, two]) await connection.query('ROLLBACK');
+    const [refused] = crossed.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
+    expect(refused!.reason).toMatchObject({ code: dialect === 'postgres' ? '40P01' : 'ER_LOCK_DEADLOCK' });
+    expect(String(refused!.reason)).toMatch(/run the whole transaction again.*open\(\[…\]\).*same order/);
+  });
+
+  test('what is opened inside of a savepoint counts with it, and goes with it', async () => {
+    const connection = await connect();
+    for (const [end, newest] of [
+      ['ROLLBACK TO SAVEPOINT inner_one', undefined],
+      ['RELEASE SAVEPOINT inner_one', BASE + 2n],
+    ] as const) {
+      await connection.query('BEGIN');
+      await connection.query('SAVEPOINT inner_one');
+      await fence(connection.db).open('nested', BASE + 2n);
+      await connection.query(end);
+      await connection.query('COMMIT');
+      expect(await show(connection, 'nested', BASE + 1n)).toBe(newest);
+    }
+  });
+
+  test.runIf(dialect === 'postgres')('PostgreSQL: a table that is made on the way keeps nobody waiting', async () => {
+    const [idle, other, third] = [await connect(), await connect(), await connect()];
+    await idle.query('BEGIN');
+    await fence(idle.db, { schema: 'quick' }).open('mine', 1n);
+    // Its transaction goes on, and neither the table nor the lock of migrations is kept.
+    const [free] = await third.query(`SELECT pg_try_advisory_lock(hashtextextended('holdfast migration', 0)) AS free`);
+    expect(free).toEqual({ free: true });
+    await third.query(`SELECT pg_advisory_unlock_all()`);
+    await other.query(`SET lock_timeout = '20s'`);
+    await other.query('BEGIN');
+    await fence(other.db, { schema: 'quick' }).open('yours', 1n);
+    await other.query('COMMIT');
+    await idle.query('ROLLBACK');
+    expect(await third.query('SELECT name FROM quick.holdfast_fence')).toEqual([{ name: 'yours' }]);
+  });
+
+  test.runIf(dialect === 'postgres')(
+    'PostgreSQL: it is made in the transaction where that has made its schema, or where there is no way beside',
+    async () => {
+      const connection = await connect();
+      const client = connection.db as Client;
+      const adapter = {
+        dialect: 'postgres',
+        query: async (sql: string, params: readonly unknown[]) => (await client.query(sql, [...params])).rows,
+      } as const;
+      for (const [at, db] of [client, adapter].entries())
+        for (const end of ['ROLLBACK', 'COMMIT']) {
+          await connection.query('BEGIN');
+          if (db === client) await connection.query(`CREATE SCHEMA own${at}`);
+          await fence<object>(db, { schema: `own${at}` }).open('x', 1n);
+          await connection.query(end);
+        }
+      expect(await connection.query('SELECT 1 FROM own0.holdfast_fence, own1.holdfast_fence AS other')).toHaveLength(1);
+    },
+  );
+
+  test.runIf(dialect !== 'sqlite')(
+    'who may not make the table, or not use it, is told what somebody else has to do',
+    async () => {
+      const [root, poor] = [await connect(), await database.connect('poor')];
+      open.push(poor);
+      const options = dialect === 'postgres' ? { schema: 'walled' } : { tablePrefix: 'walled_' };
+      const failure = async (work: () => Promise<unknown>): Promise<EngineError> => {
+        await poor.query('BEGIN');
+        const error: unknown = await work().catch((thrown: unknown) => thrown);
+        await poor.query('ROLLBACK');
+        expect(error).toBeInstanceOf(EngineError);
+        expect((error as EngineError).retryable).toBe(false);
+        return error as EngineError;
+      };
+      expect((await failure(() => migrate(poor.db, options))).message).toMatch(
+        /may not.*\n(.|\n)*CREATE TABLE(.|\n)*GRANT/,
+      );
+      if (dialect === 'postgres')
+        expect((await failure(() => fence(poor.db, options).open('x', 1n))).message).toMatch(
+          /may not.*\n(.|\n)*CREATE TABLE/,
+        );
+      await migrate(root.db, options);
+      expect((await failure(() => fence(poor.db, options).open('x', 1n))).message).toMatch(
+        /may not.*\n(.|\n)*GRANT SELECT, INSERT, UPDATE ON/,
+      );
+    },
+  );
+
+  test.runIf(dialect === 'mysql')('MySQL: a table of an earlier version is completed', async () => {
+    const connection = await connect();
+    const options = { tablePrefix: 'early_' };
+    await connection.query(
+      'CREATE TABLE early_fence (name VARBINARY(1024) NOT NULL PRIMARY KEY, max_read BIGINT NOT NULL, max_write BIGINT NOT NULL)',
+    );
+    await connection.query(`INSERT INTO early_fence VALUES ('x', 0, 5)`);
+    await connection.query('BEGIN');
+    await expect(fence(connection.db, options).open('x', 6n)).rejects.toThrow(
+      /earlier version.*\nALTER TABLE early_fence ADD COLUMN opened/,
+    );
+    await connection.query('ROLLBACK');
+    await Promise.all([connection, await connect(), await connect()].map(({ db }) => migrate(db, options)));
+    await connection.query('BEGIN');
+    await expect(fence(connection.db, options).open('x', 4n)).rejects.toThrow(StaleTokenError);
+    await fence(connection.db, options).open('x', 5n);
+    await connection.query('COMMIT');
   });
 
   test('many may make the table at once, and there is one table for all', async () => {
@@ -171,7 +340,7 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
         dialect: 'postgres',
         query: async (sql: string, params: readonly unknown[]) => (await client.query(sql, [...params])).rows,
       } as const;
-      await expect(fence(adapter).open('adapted', BASE)).rejects.toThrow(/inside of a transaction/);
+      await expect(fence(adapter).open('adapted', BASE + 1n)).rejects.toThrow(/inside of a transaction/);
       await client.query('BEGIN');
       await fence(adapter).open('adapted', BASE);
       await expect(fence(adapter).open('adapted', BASE - 1n)).rejects.toThrow(StaleTokenError);
@@ -209,7 +378,7 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
       expect(await connection.query('SELECT * FROM work')).toEqual([]);
       await migrate(connection.db, options);
     } else {
-      // It is made on the way, and goes with the transaction that made it.
+      // It is made on the way; on SQLite it goes with the transaction that made it.
       for (const end of ['ROLLBACK', 'COMMIT']) {
         await connection.query('BEGIN');
         await fence(connection.db, options).open('x', 1n);

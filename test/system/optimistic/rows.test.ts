@@ -14,12 +14,23 @@ const BUYERS = 50;
 const STOCK = 20;
 class SoldOut extends Error {}
 
+type Seat = Readonly<Record<string, number>>;
+
+function oneMore(row: Seat): Seat {
+  return { Stock: Number(row['Stock']) + 1 };
+}
+
+/** As people write it: with all that was read. */
+function spread(row: Seat): Seat {
+  return { ...row, ...oneMore(row) };
+}
+
 /** The column that holds a time with microseconds; SQLite has none. */
 const TIME = { postgres: 'timestamptz', mysql: 'datetime(6)', sqlite: 'TEXT' } as const;
 const COARSE = { postgres: 'timestamp(3)', mysql: 'timestamp(3) NULL', sqlite: 'TEXT' } as const;
 
-describe.each(Object.entries(DATABASES))('%s', (name, start) => {
-  const dialect = name as keyof typeof DATABASES;
+describe.each(Object.entries(DATABASES))('%s', (called, start) => {
+  const dialect = called as keyof typeof DATABASES;
   let database: TestDatabase;
   let shop: Connection;
   let pool: ReturnType<TestDatabase['pool']>;
@@ -197,6 +208,84 @@ describe.each(Object.entries(DATABASES))('%s', (name, start) => {
     expect(await items.update(7, () => undefined)).toMatchObject({ stock: 10 });
     await shop.query('UPDATE item SET version = NULL WHERE id = 7');
     await expect(items.update(7, () => ({ stock: 1 }))).rejects.toThrow(/NULL/);
+  });
+
+  test('columns are compared as the database compares them, so that no change can undo the version', async () => {
+    const quoted = dialect === 'mysql' ? (name: string) => name : (name: string) => `"${name}"`;
+    await shop.query(
+      `CREATE TABLE seat (${quoted('Id')} BIGINT PRIMARY KEY, ${quoted('Stock')} INTEGER NOT NULL, ${quoted('Version')} BIGINT NOT NULL)`,
+    );
+    await shop.query(`INSERT INTO seat VALUES (1, 0, 1)`);
+    const byDefault = optimistic<Seat>(pool.db, { table: 'seat' });
+    // PostgreSQL has no such column: names in quotes are taken as they are.
+    await expect(byDefault.update(1, spread)).rejects.toThrow(
+      dialect === 'postgres' ? /no column version/ : /must not change/,
+    );
+    const seats = optimistic<Seat>(pool.db, { table: 'seat', id: 'Id', version: 'Version' });
+    for (const changes of [{ Version: 1 }, { Id: 9 }, ...(dialect === 'postgres' ? [] : [{ VERSION: 1 }, { ID: 9 }])])
+      await expect(seats.update(1, () => changes)).rejects.toThrow(/must not change/);
+    if (dialect !== 'postgres') await expect(seats.update(1, () => ({ stock: 1, Stock: 2 }))).rejects.toThrow(/twice/);
+    await Promise.all(Array.from({ length: 20 }, () => seats.update(1, oneMore, { retries: 1_000 })));
+    const [row] = await shop.query(`SELECT ${quoted('Stock')} AS stock, ${quoted('Version')} AS version FROM seat`);
+    expect([Number(row!['stock']), Number(row!['version'])]).toEqual([20, 21]);
+  });
+
+  test('an id that is not unique is refused, and nothing is written', async () => {
+    await shop.query('CREATE TABLE twin (a INTEGER, b INTEGER, version INTEGER NOT NULL)');
+    await shop.query('INSERT INTO twin VALUES (1, 1, 1), (1, 2, 1), (2, 1, 1)');
+    const twins = optimistic<{ b: number }>(pool.db, { table: 'twin', id: 'a' });
+    await expect(twins.update(1, () => ({ b: 7 }))).rejects.toThrow(/More than one row/);
+    // One that comes between the read and the write is not written either.
+    const update = twins.update(2, async () => {
+      await shop.query('INSERT INTO twin VALUES (2, 2, 1)');
+      return { b: 7 };
+    });
+    await expect(update).rejects.toThrow(/More than one row/);
+    expect(await shop.query('SELECT b FROM twin WHERE b = 7')).toEqual([]);
+    for (const id of [true, {}, { id: 1 }, null, undefined, Number.NaN, []])
+      await expect(twins.update(id, () => ({ b: 7 }))).rejects.toThrow(ConfigError);
+  });
+
+  test('a version that can’t grow any more is refused, and so is what is no whole number', async () => {
+    const small = { postgres: 'SMALLINT', mysql: 'TINYINT', sqlite: 'INTEGER' }[dialect];
+    const last = { postgres: '32767', mysql: '127', sqlite: '9223372036854775807' }[dialect];
+    await shop.query(`CREATE TABLE small (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, v ${small} NOT NULL)`);
+    await shop.query(`INSERT INTO small VALUES (1, 0, ${BigInt(last) - 1n})`);
+    const rows = optimistic<{ n: number }>(pool.db, { table: 'small', version: 'v' });
+    if (dialect !== 'sqlite') await rows.update(1, ({ n }) => ({ n: n + 1 }));
+    else await shop.query(`UPDATE small SET v = ${last}, n = 1`);
+    // SQLite's drivers refuse to read so large a number at all.
+    await expect(rows.update(1, ({ n }) => ({ n: n + 1 }))).rejects.toThrow(
+      dialect === 'sqlite' ? /./ : /last of its type/,
+    );
+    expect(Number((await shop.query('SELECT n FROM small'))[0]!['n'])).toBe(1);
+    if (dialect !== 'sqlite') return;
+    await shop.query(`UPDATE small SET v = 1.5`);
+    await expect(rows.update(1, ({ n }) => ({ n: n + 1 }))).rejects.toThrow(/whole number/);
+  });
+
+  test('what is no set of columns is refused', async () => {
+    await put(11, 10);
+    const items = optimistic<Item>(pool.db, { table: 'item' });
+    for (const changes of [null, 5, 'stock', [1]] as never[])
+      await expect(items.update(11, () => changes)).rejects.toThrow(ConfigError);
+  });
+
+  test.runIf(dialect === 'postgres')('what the database refuses because of others is tried again', async () => {
+    await put(12, 0);
+    const name = String((await shop.query('SELECT current_database() AS name'))[0]!['name']);
+    await shop.query(`ALTER DATABASE "${name}" SET default_transaction_isolation = 'serializable'`);
+    const strict = database.pool();
+    try {
+      const items = optimistic<Item>(strict.db, { table: 'item' });
+      await Promise.all(
+        Array.from({ length: 60 }, () => items.update(12, ({ stock }) => ({ stock: stock + 1 }), { retries: 1_000 })),
+      );
+      expect(await stockOf(12)).toBe(60);
+    } finally {
+      await strict.end();
+      await shop.query(`ALTER DATABASE "${name}" RESET default_transaction_isolation`);
+    }
   });
 
   test('an abort ends the tries with its own reason', async () => {

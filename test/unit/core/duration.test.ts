@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseDuration, show } from '../../../src/core/duration.js';
+import { type Duration, parseDuration, show } from '../../../src/core/duration.js';
 import { ConfigError } from '../../../src/core/errors.js';
 
 describe('a duration', () => {
@@ -15,7 +15,11 @@ describe('a duration', () => {
     ['1.5s', 1_500],
     ['0.25h', 900_000],
     ['596h', 2_145_600_000],
-    [2 ** 31 - 1, 2 ** 31 - 1],
+    ['720h', 2_592_000_000],
+    ['1d', 86_400_000],
+    ['0.5d', 43_200_000],
+    ['366d', 31_622_400_000],
+    [2 ** 31, 2 ** 31],
   ])('%j is %d ms', (value, ms) => {
     expect(parseDuration(value, 'timeout')).toBe(ms);
   });
@@ -31,10 +35,10 @@ describe('a duration', () => {
     ['.5s'],
     ['1e3ms'],
     ['10S'],
-    ['1d'],
-    ['597h'],
+    ['367d'],
+    ['1w'],
     [-1],
-    [2 ** 31],
+    [366 * 86_400_000 + 1],
     [Number.NaN],
     [Number.POSITIVE_INFINITY],
     [10n],
@@ -55,6 +59,22 @@ describe('a duration', () => {
     expect(thrown).toBeInstanceOf(ConfigError);
     expect((thrown as Error).message).toMatch(/^maxHold must be a duration .*'250ms', '10s', '5m', '1h'; got /s);
   });
+});
+
+test('types take what run time takes, and nothing with a space in it', () => {
+  const right: Duration[] = ['0ms', '250ms', '10s', '5m', '1h', '7d', '1.5s', '0.25h', '1.05s', 2_000];
+  for (const value of right) expect(() => parseDuration(value, 'timeout')).not.toThrow();
+  const wrong: Duration[] = [
+    // @ts-expect-error: a space is no part of a number
+    '2 s',
+    // @ts-expect-error: nor of a unit
+    '2s ',
+    // @ts-expect-error: nor is an exponent
+    '1e3ms',
+    // @ts-expect-error: there is no such unit
+    '1w',
+  ];
+  for (const value of wrong) expect(() => parseDuration(value, 'timeout')).toThrow(ConfigError);
 });
 
 describe('a wrong value in a message', () => {

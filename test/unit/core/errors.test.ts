@@ -13,6 +13,7 @@ const {
   EngineError,
   HoldfastError,
   LeaseLostError,
+  MigrationLockError,
   StaleTokenError,
   UnsupportedError,
 } = errors;
@@ -26,6 +27,7 @@ const each: readonly (readonly [string, string, errors.HoldfastError])[] = [
   ['UnsupportedError', 'HOLDFAST_UNSUPPORTED', new UnsupportedError('no')],
   ['ConfigError', 'HOLDFAST_CONFIG', new ConfigError('wrong')],
   ['EngineError', 'HOLDFAST_ENGINE', new EngineError('down')],
+  ['MigrationLockError', 'HOLDFAST_MIGRATING', new MigrationLockError('m')],
   ['ClosedError', 'HOLDFAST_CLOSED', new ClosedError()],
   ['ConflictError', 'HOLDFAST_CONFLICT', new ConflictError('row 1', 5)],
 ];
@@ -41,6 +43,7 @@ describe('every error', () => {
   test('is listed here', () => {
     const classes = Object.entries(errors)
       .filter(([, value]) => typeof value === 'function' && value.prototype instanceof HoldfastError)
+      .filter(([, value]) => value !== HoldfastError)
       .map(([name]) => name);
     expect(classes.sort()).toEqual(each.map(([name]) => name).sort());
   });
@@ -93,6 +96,66 @@ describe('a message', () => {
     expect(new AcquireTimeoutError('n', 1, { holder }).message).toContain(String.raw`held by x\u000aFATAL`);
     const lost = new LeaseLostError('n', { reason: 'evicted', detail: 'x\r\nFATAL' });
     expect(lost.message).toContain(String.raw`(x\u000d\u000aFATAL)`);
+  });
+});
+
+/** What drives a terminal, forges a line, or turns the reading direction of what follows. */
+const HOSTILE = 'x\n\u001b[31mFORGED\u009b\u009d\u2028\u2029\u061c\u200f\u202e\u2066\u007f';
+const UNPRINTABLE = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u;
+
+describe('whatever a server says', () => {
+  test.each([
+    ['EngineError', new EngineError(`The server says ${HOSTILE}.`)],
+    ['ConfigError', new ConfigError(HOSTILE)],
+    ['UnsupportedError', new UnsupportedError(HOSTILE)],
+    ['ConflictError', new ConflictError(HOSTILE, 1)],
+    ['DeadlockError', new DeadlockError(HOSTILE, [])],
+    ['what a client threw', asHoldfastError(new Error(HOSTILE), 'enter')],
+    ['LeaseLostError', new LeaseLostError(HOSTILE, { reason: 'connection', detail: HOSTILE })],
+    ['AcquireTimeoutError', new AcquireTimeoutError('n', 1, { holder: { label: HOSTILE, session: 's', since: 1 } })],
+  ])('the message of %s is one printable line', (_name, error) => {
+    expect(error.message).not.toMatch(UNPRINTABLE);
+    expect(error.message).toContain(String.raw`x\u000a\u001b[31mFORGED\u009b`);
+  });
+
+  test('so is that of a cause, and its stack has no lines but frames', () => {
+    const thrown = new RangeError(HOSTILE);
+    for (const error of [new EngineError('down', { cause: thrown }), asHoldfastError(thrown, 'enter')]) {
+      const { message, stack } = error.cause as Error;
+      expect(message).not.toMatch(UNPRINTABLE);
+      const [first, ...frames] = stack!.split('\n');
+      expect(first).toBe(`RangeError: ${message}`);
+      for (const frame of frames) expect(frame).toMatch(/^ {4}at /);
+    }
+    expect((new EngineError('down', { cause: HOSTILE }).cause as Error).message).not.toMatch(UNPRINTABLE);
+  });
+
+  test('a statement of ours keeps its lines', () => {
+    expect(new EngineError('run:', { statement: 'CREATE TABLE a (\n  b INTEGER\n);' }).message).toBe(
+      'run:\nCREATE TABLE a (\n  b INTEGER\n);',
+    );
+  });
+
+  test('a capacity is a number, also where the store has something else', () => {
+    const error = new CapacityError('gpu', 3, '\u001b[31m');
+    expect(error.message).toContain('in use with NaN permits, not 3');
+    expect(error.actual).toBeNaN();
+    expect(new CapacityError('gpu', 3, '4').actual).toBe(4);
+  });
+
+  test.each([[{ a: 1 }], [['x']], [null], [{ toString: 1 }], [Object.create(null)], [5], [true]])(
+    'a reason that is no text is no error: %j',
+    (detail) => {
+      const error = new LeaseLostError('n', { reason: 'evicted', detail: detail as never });
+      expect(error.message).toContain('it was evicted');
+      expect(['string', 'undefined']).toContain(typeof error.detail);
+    },
+  );
+
+  test('a reason that is very long does not fill the log', () => {
+    const error = new LeaseLostError('n', { reason: 'evicted', detail: 'x'.repeat(100_000) });
+    expect(error.message.length).toBeLessThan(2_000);
+    expect(error.detail).toHaveLength(100_000);
   });
 });
 

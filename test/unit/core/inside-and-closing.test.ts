@@ -4,20 +4,17 @@ import { runInNewContext } from 'node:vm';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
-import type { EngineSource, Session } from '../../../src/core/engine.js';
+import type { EngineSource, Session, SessionListener } from '../../../src/core/engine.js';
 import { currentFrame } from '../../../src/core/reentrancy.js';
 import { memory } from '../../../src/engines/memory/index.js';
-import {
-  AcquireTimeoutError,
-  ClosedError,
-  DeadlockError,
-  Holdfast,
-  type Lease,
-  LeaseLostError,
-} from '../../../src/index.js';
+import { AcquireTimeoutError, ClosedError, Holdfast, type Lease, LeaseLostError } from '../../../src/index.js';
+import { VirtualClock } from '../virtual-clock.js';
 
 /** The same engine, whose sessions are made over. */
-function withSessions(source: EngineSource, make: (session: Session) => Partial<Session>): EngineSource {
+function withSessions(
+  source: EngineSource,
+  make: (session: Session, listener: SessionListener) => Partial<Session>,
+): EngineSource {
   return {
     ...source,
     connect: async (setup) => {
@@ -34,7 +31,7 @@ function withSessions(source: EngineSource, make: (session: Session) => Partial<
             beat: (roster) => session.beat(roster),
             close: () => session.close(),
           };
-          return { ...same, ...make(same) };
+          return { ...same, ...make(same, listener) };
         },
         [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
       };
@@ -50,6 +47,10 @@ function throwing(what: keyof Session, session: Session): Partial<Session> {
       throw new Error(`no ${what}`);
     },
   };
+}
+
+function fail(): never {
+  throw new TypeError('at once');
 }
 
 /** What a promise rejects with. */
@@ -101,12 +102,13 @@ describe('a run that has ended', () => {
   });
 
   test('takes thousands with it that are nested in it, when it is lost', async () => {
-    const locks = new Holdfast('memory:nested-loss', { ttl: '1m' });
+    const clock = new VirtualClock();
+    const locks = new Holdfast(memory('nested-loss'), { clock });
     const outer = await locks.mutex('job').acquire({ maxHold: '1s' });
     const inside: Lease[] = [outer];
     for (let depth = 0; depth < 5_000; depth += 1)
       inside.push(await locks.mutex('job').acquire({ within: inside.at(-1)! }));
-    await new Promise((resolve) => inside.at(-1)!.signal.addEventListener('abort', resolve));
+    await clock.advance(1_000);
     expect(inside.every(({ state }) => state === 'lost')).toBe(true);
     await (await locks.mutex('job').acquire()).release();
     await locks.close({ drain: 0 });
@@ -129,6 +131,84 @@ describe('those who wait inside a lease that is released', () => {
   });
 });
 
+describe('an engine that calls back before its enter has returned', () => {
+  test('may grant the claim', async () => {
+    const source = withSessions(memory('grants-inside'), (session, listener) => ({
+      enter: (claim) => {
+        listener.granted(claim.id, 7n);
+        return session.enter(claim);
+      },
+    }));
+    await using locks = new Holdfast(source, { cohort: false });
+    // With a session that is there already, the enter is sent in the very call.
+    await locks.ready();
+    const lease = await locks.mutex('a').acquire({ timeout: '5s' });
+    expect([lease.held, await lease.release()]).toEqual([true, true]);
+  });
+
+  test('may take the claim away, or end the session: another is made', async () => {
+    for (const what of ['lost', 'ended'] as const) {
+      let enters = 0;
+      const source = withSessions(memory(`${what}-inside`), (session, listener) => ({
+        enter: (claim) => {
+          enters += 1;
+          if (enters === 1 && what === 'lost') listener.lost(claim.id, { reason: 'session' });
+          if (enters === 1 && what === 'ended') listener.ended({ reason: 'session' });
+          return session.enter(claim);
+        },
+      }));
+      await using locks = new Holdfast(source);
+      await locks.ready();
+      const lease = await locks.mutex('a').acquire({ timeout: '5s' });
+      expect([lease.held, enters]).toEqual([true, 2]);
+    }
+  });
+});
+
+describe('an engine that never answers to connect', () => {
+  test('is asked again, and the one that comes too late is given back', async () => {
+    const clock = new VirtualClock();
+    const source = memory('hanging-connect');
+    let answer!: () => void;
+    const late = new Promise<void>((resolve) => (answer = resolve));
+    let [connects, disposed] = [0, 0];
+    const connect: EngineSource['connect'] = async (setup) => {
+      connects += 1;
+      if (connects > 1) return source.connect(setup);
+      await late;
+      const engine = await source.connect(setup);
+      return {
+        ...engine,
+        open: () => Promise.reject(new Error('late')),
+        [Symbol.asyncDispose]: async () => void (disposed += 1),
+      };
+    };
+    await using locks = new Holdfast({ ...source, connect }, { clock, ttl: '3s' });
+    const first = failureOf(locks.mutex('a').acquire());
+    await clock.advance(20_000);
+    expect(await first).toMatchObject({ code: 'HOLDFAST_ENGINE' });
+    const second = locks.mutex('a').acquire();
+    await clock.advance(3_000);
+    expect((await second).held).toBe(true);
+    answer();
+    await clock.advance(1);
+    expect([connects, disposed]).toEqual([2, 1]);
+  });
+
+  test('leaves no timer behind when it is closed', async () => {
+    const clock = new VirtualClock();
+    const source: EngineSource = { ...memory('never-connected'), connect: () => new Promise(() => {}) };
+    const locks = new Holdfast(source, { clock, ttl: '3s' });
+    const waiting = failureOf(locks.mutex('a').acquire());
+    await clock.advance(10);
+    const closed = locks.close();
+    await clock.advance(3_000);
+    await closed;
+    expect(await waiting).toBeInstanceOf(ClosedError);
+    expect(clock.timersPending).toBe(0);
+  });
+});
+
 describe('a signal', () => {
   test('that aborts because of what acquire() notices is heard', async () => {
     let now = 0;
@@ -139,43 +219,6 @@ describe('a signal', () => {
     const { signal } = await locks.mutex('a').acquire();
     now = 60_000;
     expect(await failureOf(locks.mutex('b').acquire({ signal, timeout: '2s' }))).toBe(signal.reason);
-  });
-});
-
-describe('a deadlock', () => {
-  test('through the only permit of a semaphore is refused', async () => {
-    await using locks = new Holdfast('memory:one-permit');
-    const [permit, mutex] = [locks.semaphore('s', 1), locks.mutex('m')];
-    const outcomes = await Promise.all([
-      permit.run(async () => failureOf((await sleep(20), mutex.run(() => {})))),
-      mutex.run(async () => failureOf((await sleep(20), permit.run(() => {})))),
-    ]);
-    expect(outcomes.filter((error) => error instanceof DeadlockError)).toHaveLength(1);
-  });
-
-  test('is none where another permit will be free', async () => {
-    await using locks = new Holdfast('memory:two-permits');
-    const [permits, mutex] = [locks.semaphore('s', 2), locks.mutex('m')];
-    await permits.run({ permits: 2 }, async () => {
-      let begin!: () => void;
-      const begun = new Promise<void>((resolve) => (begin = resolve));
-      const first = permits.run(async () => (await begun, mutex.run(() => 'first')));
-      const second = permits.run(() => sleep(100, 'second'));
-      const third = mutex.run(async () => (begin(), await sleep(10), permits.run(() => 'third')));
-      expect(await Promise.all([first, second, third])).toEqual(['first', 'second', 'third']);
-    });
-  });
-
-  test('through a term that close() has ended is refused', async () => {
-    const locks = new Holdfast('memory:ended-term', { ttl: '1m' });
-    const leading = locks.election('e').lead(async (term) => {
-      await new Promise((resolve) => term.signal.addEventListener('abort', resolve));
-      return failureOf((await sleep(20), locks.mutex('m').run(() => {})));
-    });
-    const other = locks.mutex('m').run(async () => failureOf((await sleep(60), locks.mutex('e').run(() => {}))));
-    await sleep(20);
-    await locks.close();
-    expect([await leading, await other].filter((error) => error instanceof DeadlockError)).toHaveLength(1);
   });
 });
 
@@ -240,6 +283,18 @@ describe('an instance that closes', () => {
   });
 });
 
+describe('close() inside a run', { timeout: 5_000 }, () => {
+  test('does not wait for that run, also where only `within` says what it is inside of', async () => {
+    const locks = new Holdfast('memory:closed-within', { ttl: '10m' });
+    let hand!: (lease: Lease) => void;
+    const handed = new Promise<Lease>((resolve) => (hand = resolve));
+    // It is started here, so it knows of the run below by nothing but the lease.
+    const closing = handed.then((within) => locks.mutex('a').run({ within }, () => locks.close()));
+    await locks.mutex('a').run((lease) => (hand(lease), closing));
+    await locks.close();
+  });
+});
+
 describe('an error', () => {
   test('of the user is passed on as it is, whatever its cause is like', async () => {
     await using locks = new Holdfast('memory:causes');
@@ -250,10 +305,10 @@ describe('an error', () => {
     }
     const thrown = new Stubborn('mine');
     const work = async (): Promise<never> => {
-      await sleep(40);
+      await sleep(400);
       throw thrown;
     };
-    expect(await failureOf(locks.mutex('a').run({ maxHold: 10 }, work))).toBe(thrown);
+    expect(await failureOf(locks.mutex('a').run({ maxHold: 300 }, work))).toBe(thrown);
   });
 
   test('about another lock ends a leader, though its term is lost, too', async () => {
@@ -284,6 +339,21 @@ describe('an error', () => {
     });
   });
 
+  test('says who holds it, also if what it saw of that grows old just then', async () => {
+    const clock = new VirtualClock();
+    const { timer } = clock;
+    // As Node.js does it: never sooner than after a millisecond.
+    clock.timer = (ms, run) => timer(Math.max(1, ms), run);
+    await using holder = new Holdfast('memory:old-look', { clock });
+    await using locks = new Holdfast('memory:old-look', { clock });
+    await using _ = await holder.mutex('a').acquire();
+    const failure = failureOf(locks.mutex('a').acquire({ timeout: 500 }));
+    await clock.advance(499);
+    clock.stall(750.5);
+    await clock.advance(10);
+    expect((await failure) as AcquireTimeoutError).toMatchObject({ holder: { session: expect.any(String) as string } });
+  });
+
   test('that an engine throws instead of rejecting is a failure like any other', async () => {
     for (const what of ['enter', 'leave', 'reweigh', 'beat', 'close'] as const) {
       const source = withSessions(memory(`throws-${what}`), (session) => throwing(what, session));
@@ -298,6 +368,28 @@ describe('an error', () => {
       await lease?.release();
       await locks.close();
     }
+  });
+
+  test('that registers, evictions or listings throw instead of rejecting is one of ours', async () => {
+    const source = memory('throws-elsewhere');
+    const connect: EngineSource['connect'] = async (setup) => {
+      const engine = await source.connect(setup);
+      const registers = { read: fail, write: fail };
+      return {
+        open: (options, listener) => engine.open(options, listener),
+        evict: fail,
+        inspect: fail,
+        registers,
+        [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+      };
+    };
+    await using locks = new Holdfast({ ...source, connect });
+    const failures = await Promise.all([
+      failureOf(locks.register('a').get()),
+      failureOf(locks.evict('a', 'b', 'c')),
+      failureOf(locks.mutex('a').inspect()),
+    ]);
+    for (const failure of failures) expect(failure).toMatchObject({ code: 'HOLDFAST_ENGINE' });
   });
 
   test('of a lease in doubt does not say that it was released', async () => {

@@ -1,7 +1,7 @@
 import { channel, tracingChannel } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { acquireIsObserved, publishLost, releaseIsObserved, traceBeat } from '../../../src/core/telemetry.js';
-import { Holdfast } from '../../../src/holdfast.js';
+import { Holdfast } from '../../../src/index.js';
 import { ScriptedEngine } from '../scripted-engine.js';
 import { VirtualClock } from '../virtual-clock.js';
 

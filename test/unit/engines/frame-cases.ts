@@ -74,6 +74,18 @@ export function testFrames({ head, frame, read, longest, impossible }: Frames): 
       expect(read(() => new FrameReader(head).push(wrong))).toBeUndefined();
     });
 
+    test('that come byte by byte take no more room than twice their length', () => {
+      const message = Buffer.alloc(100_000, 7);
+      const reader = new FrameReader(head);
+      const before = process.memoryUsage();
+      const found: Buffer[] = [];
+      for (const byte of frame(message)) found.push(...reader.push(Buffer.of(byte)));
+      expect(found.map((each) => each.equals(message))).toEqual([true]);
+      const after = process.memoryUsage();
+      // A list of as many pieces would be more.
+      expect(after.heapUsed + after.external - before.heapUsed - before.external).toBeLessThan(12_000_000);
+    });
+
     test('that are as long as any answer may be are waited for, and nothing is allocated until they come', () => {
       const before = process.memoryUsage().arrayBuffers;
       expect(new FrameReader(head).push(longest.head)).toEqual([]);

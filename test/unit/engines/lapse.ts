@@ -1,12 +1,19 @@
 /** Time for clients with timers of their own that speak to real sockets: what never comes is waited for, but not long. */
 import { vi } from 'vitest';
+import { captureTime } from '../../../src/core/real-time.js';
 
 const realSetTimeout = globalThis.setTimeout;
 const STEP_MS = 20;
 
-/** Ends with the test, by `vi.useRealTimers()`. */
+/** Ends with the test, by `releaseTime()`. */
 export function holdTime(): void {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+  captureTime();
+}
+
+export function releaseTime(): void {
+  vi.useRealTimers();
+  captureTime();
 }
 
 /**

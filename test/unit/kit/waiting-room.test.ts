@@ -2,18 +2,18 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import {
   type Crowd,
-  type Found,
+  type Seen,
   type Lookout,
   type Verdict,
-  type Waiter,
+  type Watcher,
   WaitingRoom,
-  type Watch,
+  type ObstacleWatch,
 } from '../../../src/kit/waiting-room.js';
 import { Pending } from '../scripted-engine.js';
 import { settled, VirtualClock } from '../virtual-clock.js';
 
 /** Lines as lists of names: the first holds, or as many as there are permits. What stands in the way is the one before. */
-class ScriptedLines implements Lookout<Waiter, string> {
+class ScriptedLines implements Lookout<Watcher, string> {
   readonly lines = new Map<string, string[]>();
   permits = 1;
   looks = 0;
@@ -25,14 +25,14 @@ class ScriptedLines implements Lookout<Waiter, string> {
   /** Open watches: what they are of, and whom they tell. */
   readonly watches = new Set<{ readonly of: string; readonly changed: () => void }>();
 
-  async look({ key }: Waiter): Promise<Found<string>> {
+  async look({ key }: Watcher): Promise<Seen<string>> {
     const line = await this.#answer([...this.lines.values()].find((names) => names.includes(key)) ?? []);
     const place = line.indexOf(key);
     if (place === -1) return { state: 'absent' };
     return place === 0 ? { state: 'held' } : { state: 'waiting', obstacle: line[place - 1]! };
   }
 
-  watch(of: string, changed: () => void): Watch<string> {
+  watch(of: string, changed: () => void): ObstacleWatch<string> {
     const watch = { of, changed };
     this.watches.add(watch);
     return {
@@ -41,12 +41,12 @@ class ScriptedLines implements Lookout<Waiter, string> {
     };
   }
 
-  crowd({ crowd }: Waiter, changed: () => void): Crowd<Waiter, string> {
+  crowd({ crowd }: Watcher, changed: () => void): Crowd<Watcher, string> {
     const watch = { of: crowd!, changed };
     this.watches.add(watch);
     return {
       joined: (told) => told === 'told before',
-      look: async (waiters): Promise<Verdict<Waiter>> => {
+      look: async (waiters): Promise<Verdict<Watcher>> => {
         const line = await this.#answer(this.lines.get(crowd!) ?? []);
         const standing = [...waiters.values()].filter(({ key }) => line.includes(key));
         const absent = [...waiters.values()].filter(({ key }) => !line.includes(key));
@@ -79,7 +79,7 @@ class ScriptedLines implements Lookout<Waiter, string> {
 
 let clock: VirtualClock;
 let lines: ScriptedLines;
-let room: WaitingRoom<Waiter, string>;
+let room: WaitingRoom<Watcher, string>;
 /** What waiters were told: 'granted a', 'vanished a'. */
 let told: string[];
 
@@ -90,7 +90,7 @@ beforeEach(() => {
   told = [];
 });
 
-function waiterOf(key: string, crowd?: string): Waiter {
+function waiterOf(key: string, crowd?: string): Watcher {
   return {
     key,
     crowd,

@@ -6,8 +6,11 @@
  *   deadline: the call is sent to the next as well, and the first answer counts. So one slow election is waited for, and
  *   one frozen member is not.
  * - Only calls that may be carried out twice are sent twice. Any other is repeated only if it was never sent.
+ * - An election is waited for. Where no member so much as takes a connection, the caller is told why, soon.
  */
+import { clearTimeout, performance, setTimeout } from '../../../core/real-time.js';
 import { Connection, type Member, type Stream, type StreamListener } from './connection.js';
+import { MOST, type Most, mostOfLease } from './frames.js';
 import {
   AuthenticateRequest,
   AuthenticateResponse,
@@ -26,7 +29,7 @@ import {
 } from './messages.js';
 import { EtcdError, STATUS } from './status.js';
 import { Watches } from './watches.js';
-import { type Message, type Received, type Sent, WireError } from './wire.js';
+import { type Message, type Received, type Sent, TooMuchError, WireError } from './wire.js';
 
 export interface EtcdClientOptions {
   readonly members: readonly Member[];
@@ -50,6 +53,22 @@ const LEAST_PATIENCE_MS = 100;
 const MOST_PATIENCE_MS = 1_000;
 /** Between rounds, when every member has refused: an election takes a while. */
 const ROUND_PAUSE_MS = 50;
+/** How often no member at all may be reached before the caller is told. */
+const UNREACHED_ROUNDS = 2;
+/** Passwords are hashed slowly, on purpose. */
+const AUTHENTICATE_WITHIN_MS = 5_000;
+/** How often a call is sent with a new token: while users are switched on, members may not agree for a moment. */
+const TOKENS_TRIED = 3;
+/** What can stand in a header. etcd's are short, and signed ones have a few hundred characters. */
+const TOKEN = /^[\x21-\x7e]{1,8192}$/;
+/** The longest that etcd itself keeps a lease, in seconds. */
+const LONGEST_LEASE = 9_000_000_000n;
+
+/** Every answer says when it was true; one that does not is none. */
+type Answer<M> = Received<M> & { readonly header: NonNullable<(Received<M> & Headed)['header']> };
+interface Headed {
+  readonly header: Received<typeof RangeResponse>['header'];
+}
 
 export class EtcdClient {
   readonly watches: Watches;
@@ -69,35 +88,45 @@ export class EtcdClient {
     });
   }
 
-  range(request: Sent<typeof RangeRequest>, calling: Calling): Promise<Received<typeof RangeResponse>> {
-    return this.#call('KV/Range', RangeRequest.encode(request), RangeResponse, calling);
+  range(
+    request: Sent<typeof RangeRequest>,
+    calling: Calling,
+    most: Most = MOST.keys,
+  ): Promise<Answer<typeof RangeResponse>> {
+    return this.#call('KV/Range', RangeRequest.encode(request), RangeResponse, calling, most);
   }
 
   /** Say whether it may be repeated: that depends on what it does. */
   txn(
     request: Sent<typeof TxnRequest>,
     calling: Calling & { readonly repeatable: boolean },
-  ): Promise<Received<typeof TxnResponse>> {
-    return this.#call('KV/Txn', TxnRequest.encode(request), TxnResponse, calling);
+  ): Promise<Answer<typeof TxnResponse>> {
+    return this.#call('KV/Txn', TxnRequest.encode(request), TxnResponse, calling, MOST.keys);
   }
 
-  /** A lease whose grant was not heard of ends by itself. */
-  leaseGrant(ttl: bigint, calling: Calling): Promise<Received<typeof LeaseGrantResponse>> {
-    return this.#call('Lease/LeaseGrant', LeaseGrantRequest.encode({ ttl }), LeaseGrantResponse, calling);
+  /** A lease whose grant was not heard of ends by itself. Its ttl may be longer than asked for: members have a minimum. */
+  async leaseGrant(ttl: bigint, calling: Calling): Promise<Answer<typeof LeaseGrantResponse>> {
+    const body = LeaseGrantRequest.encode({ ttl });
+    const granted = await this.#call('Lease/LeaseGrant', body, LeaseGrantResponse, calling);
+    // A key under lease 0 is under none, and stays for ever.
+    if (granted.id <= 0n || granted.ttl <= 0n || granted.ttl > LONGEST_LEASE)
+      throw new EtcdError(STATUS.unavailable, 'a lease that there can’t be', true);
+    return granted;
   }
 
-  leaseRevoke(id: bigint, calling: Calling): Promise<Received<typeof LeaseRevokeResponse>> {
+  leaseRevoke(id: bigint, calling: Calling): Promise<Answer<typeof LeaseRevokeResponse>> {
     return this.#call('Lease/LeaseRevoke', LeaseRevokeRequest.encode({ id }), LeaseRevokeResponse, calling);
   }
 
   /** A stream by its definition; one request and one answer of it are a call like any other. */
-  leaseKeepAlive(id: bigint, calling: Calling): Promise<Received<typeof LeaseKeepAliveResponse>> {
+  leaseKeepAlive(id: bigint, calling: Calling): Promise<Answer<typeof LeaseKeepAliveResponse>> {
     return this.#call('Lease/LeaseKeepAlive', LeaseKeepAliveRequest.encode({ id }), LeaseKeepAliveResponse, calling);
   }
 
-  leaseKeys(id: bigint, calling: Calling): Promise<Received<typeof LeaseTimeToLiveResponse>> {
+  /** @param claims as many as there should be. */
+  leaseKeys(id: bigint, calling: Calling, claims: number): Promise<Answer<typeof LeaseTimeToLiveResponse>> {
     const body = LeaseTimeToLiveRequest.encode({ id, keys: true });
-    return this.#call('Lease/LeaseTimeToLive', body, LeaseTimeToLiveResponse, calling);
+    return this.#call('Lease/LeaseTimeToLive', body, LeaseTimeToLiveResponse, calling, mostOfLease(claims));
   }
 
   close(): void {
@@ -108,21 +137,29 @@ export class EtcdClient {
 
   // --- members --------------------------------------------------------------------------------------------------
 
-  async #call<T>(method: string, body: Buffer, answer: Message<T>, calling: Calling): Promise<T> {
+  async #call<M extends Message<Headed>>(
+    method: string,
+    body: Buffer,
+    answer: M,
+    calling: Calling,
+    most: Most = MOST.numbers,
+  ): Promise<Answer<M>> {
     const path = `/etcdserverpb.${method}`;
     let used: Promise<string> | undefined;
-    const attempt = async (connection: Connection, withinMs: number): Promise<T> => {
+    const attempt = async (connection: Connection, withinMs: number): Promise<Answer<M>> => {
       const token = await this.#currentToken();
       used = this.#token;
-      return read(answer, await connection.call({ path, body, withinMs, token }));
+      return read(answer, await connection.call({ path, body, withinMs, token, longest: most.bytes }), most);
     };
-    try {
-      return await this.#try(attempt, calling);
-    } catch (error) {
-      if (!(error instanceof EtcdError && error.needsToken && this.#login)) throw error;
-      // It was refused before anything was done, so even what must not be repeated may be sent again.
-      if (this.#token === used) this.#token = undefined;
-      return this.#try(attempt, calling);
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#try(attempt, calling);
+      } catch (error) {
+        if (!(error instanceof EtcdError && error.needsToken && this.#login)) throw error;
+        // It was refused before anything was done, so even what must not be repeated may be sent again.
+        if (this.#token === used) this.#token = undefined;
+        if (tries === TOKENS_TRIED) throw new EtcdError(STATUS.unavailable, error.message, false);
+      }
     }
   }
 
@@ -134,7 +171,7 @@ export class EtcdClient {
     const members = this.#connections.length;
     const patienceMs = Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, withinMs / PATIENCE_SHARE));
     return new Promise((resolve, reject) => {
-      let [underWay, sent, failed] = [0, 0, 0];
+      let [underWay, sent, failed, reached] = [0, 0, 0, false];
       let timer: NodeJS.Timeout | undefined;
       const later = (ms: number, run: () => void): void => {
         clearTimeout(timer);
@@ -144,9 +181,11 @@ export class EtcdClient {
         underWay -= 1;
         failed += 1;
         const lost = !(error instanceof EtcdError && error.elsewhere) || this.#closed;
+        reached ||= lost || error.sent;
         if (!lost) this.#leave(member);
         const pauseMs = failed % members === 0 ? ROUND_PAUSE_MS : 0;
-        const inTime = failed < rounds * members && performance.now() + pauseMs < endsAt;
+        const most = reached ? rounds : Math.min(rounds, UNREACHED_ROUNDS);
+        const inTime = failed < most * members && performance.now() + pauseMs < endsAt;
         const again = inTime && !lost && (repeatable || !error.sent);
         if (again && underWay === 0) return later(pauseMs, next);
         if (lost || underWay === 0) {
@@ -185,14 +224,17 @@ export class EtcdClient {
     const token = await this.#currentToken();
     if (this.#closed) throw new EtcdError(STATUS.cancelled, 'the client is closed', false);
     const member = this.#current;
-    return this.#connections[member]!.stream(path, token, {
-      message: (message) => listener.message(message),
-      ended: (error) => {
-        if (error.needsToken) this.#token = undefined;
-        this.#leave(member);
-        listener.ended(error);
+    return this.#connections[member]!.stream(
+      { path, token, longest: MOST.keys.bytes },
+      {
+        message: (message) => listener.message(message),
+        ended: (error) => {
+          if (error.needsToken) this.#token = undefined;
+          this.#leave(member);
+          listener.ended(error);
+        },
       },
-    });
+    );
   }
 
   // --- users ----------------------------------------------------------------------------------------------------
@@ -213,10 +255,13 @@ export class EtcdClient {
   async #authenticate(login: { readonly name: string; readonly password: string }): Promise<string> {
     const body = AuthenticateRequest.encode(login);
     const path = '/etcdserverpb.Auth/Authenticate';
+    const most = MOST.numbers;
     const attempt = async (connection: Connection, withinMs: number): Promise<string> =>
-      read(AuthenticateResponse, await connection.call({ path, body, withinMs })).token;
+      read(AuthenticateResponse, await connection.call({ path, body, withinMs, longest: most.bytes }), most).token;
     try {
-      return await this.#try(attempt, { withinMs: AUTHENTICATE_WITHIN_MS });
+      const token = await this.#try(attempt, { withinMs: AUTHENTICATE_WITHIN_MS });
+      if (!TOKEN.test(token)) throw new EtcdError(STATUS.unavailable, 'a token that can’t be shown', true);
+      return token;
     } catch (error) {
       if (error instanceof EtcdError && error.message.includes('authentication is not enabled')) return '';
       throw error;
@@ -224,14 +269,18 @@ export class EtcdClient {
   }
 }
 
-/** Passwords are hashed slowly, on purpose. */
-const AUTHENTICATE_WITHIN_MS = 5_000;
+function read<M extends Message<Headed>>(answer: M, message: Buffer, most: Most): Answer<M> {
+  const read = decoded(answer, message, most);
+  if (!read.header) throw new EtcdError(STATUS.unavailable, 'an answer without a header', true);
+  return read as Answer<M>;
+}
 
-function read<T>(answer: Message<T>, message: Buffer): T {
+function decoded<T>(answer: Message<T>, message: Buffer, { items }: Most): T {
   try {
-    return answer.decode(message);
+    return answer.decode(message, items);
   } catch (error) {
-    if (error instanceof WireError) throw new EtcdError(STATUS.unavailable, error.message, true);
-    throw error;
+    if (!(error instanceof WireError)) throw error;
+    const status = error instanceof TooMuchError ? STATUS.resourceExhausted : STATUS.unavailable;
+    throw new EtcdError(status, error.message, true);
   }
 }

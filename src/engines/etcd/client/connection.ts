@@ -3,6 +3,7 @@
  * it broke. While anything is under way it is pinged: a member that hangs breaks no connection by itself, and everything
  * on it would wait for ever.
  */
+import { orStranger } from '../../../kit/stranger.js';
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -13,17 +14,20 @@ import {
   sensitiveHeaders,
 } from 'node:http2';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls, type SecureContextOptions } from 'node:tls';
+import { connect as connectTls } from 'node:tls';
+import { clearInterval, clearTimeout, setInterval, setTimeout } from '../../../core/real-time.js';
+import type { Tls } from '../../../kit/certificates.js';
 import { FrameReader } from '../../../kit/frame-reader.js';
-import { frame, HEAD } from './frames.js';
+import { frame, headOf } from './frames.js';
 import { EtcdError, STATUS } from './status.js';
+import { TooMuchError } from './wire.js';
 
 /** How often a busy connection is pinged, and how long an answer may take. Together: how long a hang goes unnoticed. */
 const PING_EVERY_MS = 1_000;
 const PONG_WITHIN_MS = 1_500;
-
-/** Certificates in PEM: of the authority, and our own where the cluster wants one. */
-export type Tls = Pick<SecureContextOptions, 'ca' | 'cert' | 'key' | 'passphrase'>;
+/** Of all headers of an answer, and of the words among them that say what went wrong. */
+const LONGEST_HEADERS = 16_384;
+const LONGEST_WORDS = 1_000;
 
 export interface Member {
   readonly host: string;
@@ -37,6 +41,15 @@ export interface Call {
   readonly body: Buffer;
   readonly withinMs: number;
   readonly token?: string | undefined;
+  /** How long its answer may be. */
+  readonly longest: number;
+}
+
+export interface StreamOptions {
+  readonly path: string;
+  readonly token: string | undefined;
+  /** How long each of its messages may be. */
+  readonly longest: number;
 }
 
 export interface StreamListener {
@@ -63,10 +76,10 @@ export class Connection {
     this.#member = member;
   }
 
-  call({ path, body, withinMs, token }: Call): Promise<Buffer> {
+  call({ path, body, withinMs, token, longest }: Call): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const { stream, wasSent } = this.#request(path, token, withinMs);
-      const reader = new FrameReader(HEAD);
+      const reader = new FrameReader(headOf(longest));
       let message: Buffer | undefined;
       this.#underWay(1, 0);
       const timer = setTimeout(() => {
@@ -81,7 +94,10 @@ export class Connection {
       };
       listen(stream, wasSent, {
         data: (piece) => {
-          message = reader.push(piece)[0] ?? message;
+          for (const each of reader.push(piece)) {
+            if (message) throw new TooMuchError('a second answer');
+            message = each;
+          }
         },
         ended: (failure) => {
           this.#underWay(-1, 0);
@@ -93,9 +109,9 @@ export class Connection {
   }
 
   /** Both sides send as they like, until one of them ends it. */
-  stream(path: string, token: string | undefined, listener: StreamListener): Stream {
+  stream({ path, token, longest }: StreamOptions, listener: StreamListener): Stream {
     const { stream, wasSent } = this.#request(path, token);
-    const reader = new FrameReader(HEAD);
+    const reader = new FrameReader(headOf(longest));
     this.#underWay(0, 1);
     listen(stream, wasSent, {
       data: (piece) => {
@@ -139,7 +155,10 @@ export class Connection {
     const { host, port, tls } = this.#member;
     const name = host.includes(':') ? `[${host}]` : host;
     const socket = dial(this.#member);
-    const session = connectHttp2(`${tls ? 'https' : 'http'}://${name}:${port}`, { createConnection: () => socket });
+    const session = connectHttp2(`${tls ? 'https' : 'http'}://${name}:${port}`, {
+      createConnection: () => socket,
+      settings: { enablePush: false, maxHeaderListSize: LONGEST_HEADERS },
+    });
     const forget = (): void => {
       if (this.#session === session) this.#session = undefined;
     };
@@ -214,24 +233,34 @@ function listen(stream: ClientHttp2Stream, wasSent: () => boolean, { data, ended
     const http = Number(headers[':status'] ?? 200);
     if (headers['grpc-status'] !== undefined) status = Number(headers['grpc-status']);
     else if (http !== 200) failure = broken(`HTTP status ${http}`);
-    told = headers['grpc-message'] === undefined ? told : unescaped(String(headers['grpc-message']));
+    const words = headers['grpc-message'];
+    if (words !== undefined) told = unescaped(String(words).slice(0, LONGEST_WORDS));
   };
   stream.on('response', heard);
   stream.on('trailers', heard);
   stream.on('data', (piece: Buffer) => {
     try {
       if (!failure) data(piece);
-    } catch {
-      failure = broken('an answer that can’t be read');
+    } catch (error) {
+      failure =
+        error instanceof TooMuchError
+          ? new EtcdError(STATUS.resourceExhausted, `an answer that is too large (${error.message})`, true)
+          : broken('an answer that can’t be read');
       stream.close(constants.NGHTTP2_PROTOCOL_ERROR);
     }
   });
   stream.on('error', (error: Error) => {
-    failure ??= new EtcdError(STATUS.unavailable, error.message, wasSent());
+    // Of a connection that can't be made Node.js says that the stream was cancelled, and keeps why.
+    const { message } = error.cause instanceof Error ? error.cause : error;
+    failure ??= new EtcdError(STATUS.unavailable, message, wasSent());
   });
   stream.on('close', () => {
     if (status !== STATUS.ok)
-      failure ??= new EtcdError(status ?? STATUS.unavailable, told || 'the connection was lost', wasSent());
+      failure ??= new EtcdError(
+        status ?? STATUS.unavailable,
+        told || `the connection was lost. ${orStranger('etcd')}`,
+        wasSent(),
+      );
     ended(failure);
   });
 }

@@ -100,7 +100,8 @@ export const LeaseTimeToLiveResponse = message({
   id: one(2, int64),
   ttl: one(3, int64),
   grantedTtl: one(4, int64),
-  keys: many(5, bytes),
+  /** As text: there may be very many, and views of what was received are larger than that. */
+  keys: many(5, string),
 });
 
 export const FILTER = { noPut: 0 } as const;

@@ -7,12 +7,16 @@ export const STATUS = {
   deadlineExceeded: 4,
   notFound: 5,
   permissionDenied: 7,
+  resourceExhausted: 8,
   failedPrecondition: 9,
   outOfRange: 11,
   unimplemented: 12,
   unavailable: 14,
   unauthenticated: 16,
 } as const;
+
+/** In etcd's words. */
+const NO_GOOD_TOKEN = ['revision of auth store is old', 'user name is empty'];
 
 /** Never carries what was sent: keys and values are users' data, and one of the requests is a password. */
 export class EtcdError extends Error {
@@ -32,11 +36,11 @@ export class EtcdError extends Error {
     return this.status === STATUS.unavailable || this.status === STATUS.deadlineExceeded;
   }
 
-  /** The token has expired, or was made before users or roles changed. A new one may do. */
+  /** The token has expired, was made before users or roles changed, or there was none when users were switched on. */
   get needsToken(): boolean {
     return (
       this.status === STATUS.unauthenticated ||
-      (this.status === STATUS.invalidArgument && this.message.includes('revision of auth store is old'))
+      (this.status === STATUS.invalidArgument && NO_GOOD_TOKEN.some((words) => this.message.includes(words)))
     );
   }
 }

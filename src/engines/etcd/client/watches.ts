@@ -3,8 +3,11 @@
  * first revision that it has not seen, so nothing is missed. Where history has been compacted meanwhile, the watch ends
  * with a gap: whoever watches looks for himself, and begins anew.
  */
+import { performance, setTimeout } from '../../../core/real-time.js';
 import type { Stream, StreamListener } from './connection.js';
+import { MOST } from './frames.js';
 import { FILTER, type KeyValue, WatchRequest, WatchResponse } from './messages.js';
+import { type EtcdError, STATUS } from './status.js';
 
 export interface WatchTarget {
   readonly key: Uint8Array;
@@ -45,6 +48,8 @@ export interface WatchStreams {
 
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
+/** Before it is told that history is gone: who looks and watches again at once must not do so without end. */
+const GAP_PAUSE_MS = 20;
 /** A stream that lived this long was a good one: when it breaks, the next is opened without much of a pause. */
 const GOOD_MS = 5_000;
 const DELETED = 1;
@@ -95,8 +100,11 @@ export class Watches {
       this.#openLater();
     };
     const listener = {
-      message: (message: Buffer) => this.#heard(WatchResponse.decode(message)),
-      ended: again,
+      message: (message: Buffer) => this.#heard(WatchResponse.decode(message, MOST.keys.items)),
+      ended: (error: EtcdError) => {
+        if (error.status === STATUS.resourceExhausted) this.#skip();
+        again();
+      },
     };
     this.#streams.open('/etcdserverpb.Watch/Watch', listener).then((stream) => {
       if (ended) return;
@@ -115,6 +123,18 @@ export class Watches {
       this.#opening = false;
       if (this.#watches.size > 0) this.#open();
     }, pauseMs).unref();
+  }
+
+  /** More has happened than we can be told of, and would be told again on the next stream: none of it is any more. */
+  #skip(): void {
+    for (const [id, watch] of this.#watches) this.#gap(id, watch);
+  }
+
+  #gap(id: bigint, { listener }: OpenWatch): void {
+    this.#watches.delete(id);
+    setTimeout(() => {
+      if (!this.#closed) listener.gap();
+    }, GAP_PAUSE_MS).unref();
   }
 
   #create(stream: Stream, watchId: bigint, { target, from }: OpenWatch): void {
@@ -141,10 +161,7 @@ export class Watches {
       return;
     }
     if (!watch) return;
-    if (canceled) {
-      this.#watches.delete(watchId);
-      return watch.listener.gap();
-    }
+    if (canceled) return this.#gap(watchId, watch);
     if (events.length === 0) return;
     if (header) watch.from = header.revision + 1n;
     watch.listener.changed(events.flatMap(({ type, kv }) => (kv ? [{ deleted: type === DELETED, kv }] : [])));

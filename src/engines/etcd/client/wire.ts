@@ -3,12 +3,18 @@
  *
  * A message is a table of fields; its type follows from the table, so what is written and what is read can't drift apart.
  * What comes in is from a network: every length is checked against what is there before it is used, unknown fields are
- * skipped, and anything else that can't be read is a WireError, which costs the connection and nothing more.
+ * skipped, and anything else that can't be read is a WireError, which costs the connection and nothing more. Two bytes can be
+ * a whole message, and an object of fifty times as many in memory: so a message may have so many of them and no more.
  */
 
 /** Bytes that are no message of ours. */
 export class WireError extends Error {
-  override readonly name = 'WireError';
+  override readonly name: string = 'WireError';
+}
+
+/** More than anybody needs to tell us: a larger answer to the same question would be of no use either. */
+export class TooMuchError extends WireError {
+  override readonly name = 'TooMuchError';
 }
 
 const VARINT = 0;
@@ -19,6 +25,8 @@ const FIXED32 = 5;
 const LONGEST_VARINT = 10;
 /** Our messages nest four levels deep; a hostile one must not exhaust the stack. */
 const DEEPEST = 16;
+/** Of all messages in a message. A claim has seven; reading a million takes a fraction of a second. */
+const MOST_FIELDS = 1_000_000;
 
 /** How values of one type are written and read. */
 export interface Kind<T> {
@@ -62,7 +70,10 @@ export const string: Kind<string> = {
   wireType: DELIMITED,
   absent: '',
   write: (writer, value) => writer.bytes(Buffer.from(value)),
-  read: (reader) => Buffer.from(reader.bytes()).toString(),
+  read: (reader) => {
+    const { buffer, byteOffset, length } = reader.bytes();
+    return Buffer.from(buffer, byteOffset, length).toString();
+  },
 };
 
 export interface Field<T> {
@@ -86,7 +97,8 @@ export type Values<F extends Fields> = { readonly [name in keyof F]: F[name] ext
 
 export interface Message<T> extends Kind<T | undefined> {
   encode(value: Loose<T>): Buffer;
-  decode(buffer: Uint8Array): T;
+  /** @param mostItems messages in it, and entries of its lists. */
+  decode(buffer: Uint8Array, mostItems?: number): T;
 }
 
 /** What a message of this kind carries, all of it. */
@@ -121,7 +133,9 @@ export function message<F extends Fields>(fields: F): Message<Values<F>> {
     while (!reader.atEnd) {
       const tag = reader.tag();
       const field = byNumber.get(tag.number);
-      if (field?.kind.wireType !== tag.wireType) reader.skip(tag.wireType);
+      const isKnown = field?.kind.wireType === tag.wireType;
+      reader.budget.spend(isKnown && (field.repeated || field.kind.absent === undefined));
+      if (!isKnown) reader.skip(tag.wireType);
       else if (field.repeated) (values[field.name] as unknown[]).push(field.kind.read(reader, depth));
       else values[field.name] = field.kind.read(reader, depth);
     }
@@ -132,13 +146,13 @@ export function message<F extends Fields>(fields: F): Message<Values<F>> {
     wireType: DELIMITED,
     absent: undefined,
     write: (writer, value) => writer.nested((inner) => write(inner, value ?? {})),
-    read: (reader, depth) => read(new Reader(reader.bytes()), depth + 1),
+    read: (reader, depth) => read(new Reader(reader.bytes(), reader.budget), depth + 1),
     encode: (value) => {
       const writer = new Writer();
       write(writer, value as Readonly<Record<string, unknown>>);
       return writer.finish();
     },
-    decode: (buffer) => read(new Reader(buffer), 0),
+    decode: (buffer, mostItems = MOST_FIELDS) => read(new Reader(buffer, new Budget(mostItems)), 0),
   };
 }
 
@@ -196,12 +210,30 @@ class Writer {
   }
 }
 
+/** What one message may cost, with all that are in it. */
+class Budget {
+  #fields = MOST_FIELDS;
+  #items: number;
+
+  constructor(mostItems: number) {
+    this.#items = mostItems;
+  }
+
+  spend(isItem: boolean): void {
+    this.#fields -= 1;
+    if (isItem) this.#items -= 1;
+    if (this.#items < 0 || this.#fields < 0) throw new TooMuchError('it has too many parts');
+  }
+}
+
 class Reader {
+  readonly budget: Budget;
   readonly #buffer: Uint8Array;
   #at = 0;
 
-  constructor(buffer: Uint8Array) {
+  constructor(buffer: Uint8Array, budget: Budget) {
     this.#buffer = buffer;
+    this.budget = budget;
   }
 
   get atEnd(): boolean {

@@ -2,14 +2,16 @@
  * One connection to one memcached, opened when it is needed and again after it broke. No library of this ecosystem has
  * the meta commands, by which alone a lock can be renewed and freed without touching another's.
  *
- * Commands go out in the order of the calls and are answered in it; that order is part of the protocol (slots.ts). What is
+ * Commands go out in the order of the calls and are answered in it; that order is part of the protocol (protocol.ts). What is
  * called in one turn goes as one packet. When a reply does not come, or can't be understood, whatever follows could belong
  * to another call: the link is broken, and every call on it is unknown.
  */
+import { orStranger } from '../../../kit/stranger.js';
 import { connect, type Socket } from 'node:net';
 import type { Clock } from '../../../core/clock.js';
 import { Deadlines } from '../../../core/deadlines.js';
 import { EngineError } from '../../../core/errors.js';
+import { nextTick } from '../../../core/real-time.js';
 import { type Reply, ReplyParser } from './replies.js';
 
 export interface MemcachedServer {
@@ -36,6 +38,8 @@ interface Call {
   reject(error: EngineError): unknown;
   /** What to say if it is refused, and of all that follows. Absent: the others are only unknown. */
   readonly refused: EngineError | undefined;
+  /** What to say if the item is no number. Of this call alone: nothing of it can have been taken for another command. */
+  readonly noNumber: EngineError | undefined;
 }
 
 export interface CallOptions {
@@ -43,6 +47,8 @@ export interface CallOptions {
   readonly value?: string;
   /** Only on this link: rejects if it is not the one that is open. */
   readonly on?: number;
+  /** For `ma`: what to say if the item is no number. */
+  readonly noNumber?: EngineError;
 }
 
 /** A socket and the calls that it has not answered. */
@@ -59,7 +65,9 @@ class Link {
     this.socket = connect({ host, port, noDelay: true, keepAlive: true });
     this.socket.on('data', (chunk) => this.#heard(chunk));
     this.socket.on('error', (error) => this.break(new EngineError(`memcached: ${error.message}.`, { cause: error })));
-    this.socket.on('close', () => this.break(new EngineError('memcached: the connection was closed.')));
+    this.socket.on('close', () =>
+      this.break(new EngineError(`memcached: the connection was closed. ${orStranger('memcached')}`)),
+    );
   }
 
   send(bytes: string, call: Call): void {
@@ -67,7 +75,7 @@ class Link {
     // A call under way keeps the process alive; a connection does not.
     if (this.#calls.length === 0) this.socket.ref();
     this.#calls.push(call);
-    if (this.#unsent === '') process.nextTick(() => this.#flush());
+    if (this.#unsent === '') nextTick(() => this.#flush());
     this.#unsent += bytes;
   }
 
@@ -100,6 +108,7 @@ class Link {
     const call = this.#calls.shift();
     if (!call) throw new Error('memcached answered what nobody asked for.');
     if (!reply.code.endsWith('ERROR')) return void call.resolve(reply);
+    if (call.noNumber && reply.flags.includes('non-numeric')) return void call.reject(call.noNumber);
     call.reject(call.refused ?? refusal(reply));
     // It may have taken the rest of our bytes for commands, and answer those, too.
     throw call.refused ?? new EngineError('memcached: the connection was given up after an error.');
@@ -133,12 +142,12 @@ export class Connection {
   }
 
   /** @param command a meta command without its end. */
-  call(command: string, { value, on }: CallOptions = {}): Promise<Reply> {
+  call(command: string, { value, on, noNumber }: CallOptions = {}): Promise<Reply> {
     if (this.#closed) return Promise.reject(new EngineError('memcached: the connection has been closed.'));
     const link = this.#opened();
     if (on !== undefined && on !== this.#links)
       return Promise.reject(new EngineError('memcached: the connection broke in between.'));
-    return this.#send(link, value === undefined ? `${command}\r\n` : `${command}\r\n${value}\r\n`);
+    return this.#send(link, value === undefined ? `${command}\r\n` : `${command}\r\n${value}\r\n`, { noNumber });
   }
 
   close(): void {
@@ -167,10 +176,10 @@ export class Connection {
       retryable: false,
     });
     // A server that asks for no user takes it for a value. This one has run out before anybody can read it.
-    this.#send(link, `set auth 0 -1 ${words.length}\r\n${words}\r\n`, refused).catch(() => {});
+    this.#send(link, `set auth 0 -1 ${words.length}\r\n${words}\r\n`, { refused }).catch(() => {});
   }
 
-  #send(link: Link, bytes: string, refused?: EngineError): Promise<Reply> {
+  #send(link: Link, bytes: string, { refused, noNumber }: Partial<Pick<Call, 'refused' | 'noNumber'>>): Promise<Reply> {
     return new Promise((resolve, reject) => {
       const call = this.#deadlines.start(() => {
         const silence = new EngineError(`memcached at ${addressOf(this.#setup.server)} does not answer.`);
@@ -181,6 +190,7 @@ export class Connection {
         resolve: (reply) => call.answered() && resolve(reply),
         reject: (error) => call.answered() && reject(error),
         refused,
+        noNumber,
       });
     });
   }

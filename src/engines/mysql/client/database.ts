@@ -1,55 +1,27 @@
 /**
- * What we need of mysql2: one statement on some connection of a pool, with a deadline. mysql2 has none of its own: a
+ * One statement on some connection of a pool, or several, with a deadline. mysql2 has none of its own: a
  * server that hangs is waited for without end, and so is a free connection. What was sent on a connection that did not
  * answer in time may still be carried out.
  *
  * All calls of an engine pass one gate, which keeps a connection back for beats: ten thousand acquires at once must not
- * make a session look dead. Values are numbers and bytes: bytes are written as hexadecimal literals, which mean the same
- * in every character set and sql_mode. Statements are not prepared, so that proxies that multiplex connections work.
+ * make a session look dead.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { ConfigError, EngineError } from '../../../core/errors.js';
+import { EngineError, MigrationLockError } from '../../../core/errors.js';
 import { Queue } from '../../../core/queue.js';
+import { clearTimeout, performance, setTimeout, sleep } from '../../../core/real-time.js';
+import { orStranger } from '../../../kit/stranger.js';
+import { type Connections, type Lent, SILENT } from './connections.js';
 import { explained, isTransient } from './errors.js';
-
-export type Value = number | bigint | Buffer | null;
-
-/** A row as an array: an option of the query, so that it does not depend on those of the pool. */
-export type Row = readonly unknown[];
-
-export interface RawConnection {
-  query(options: object, done: (error: unknown, result: unknown) => void): unknown;
-  release(): void;
-  destroy(): void;
-  on(event: string, listener: (error?: unknown) => void): unknown;
-  removeListener(event: string, listener: (error?: unknown) => void): unknown;
-}
-
-export interface RawPool {
-  getConnection(done: (error: unknown, connection: RawConnection) => void): void;
-  end(done: (error?: unknown) => void): void;
-  readonly config?: { readonly connectionLimit?: number };
-}
-
-/** Also the pool of 'mysql2/promise', which is one of the others inside. */
-export function poolOf(pool: unknown): RawPool {
-  const candidates = [pool, (pool as { pool?: unknown } | null)?.pool];
-  const raw = candidates.find(
-    (candidate): candidate is RawPool & { promise: unknown } =>
-      typeof (candidate as { getConnection?: unknown } | undefined)?.getConnection === 'function' &&
-      typeof (candidate as { promise?: unknown }).promise === 'function',
-  );
-  if (raw) return raw;
-  throw new ConfigError(
-    'mysql() takes a URL like "mysql://user:password@localhost:3306/app", or a pool of mysql2: createPool of "mysql2" or "mysql2/promise".',
-  );
-}
+import { bytes, type Row, send, text, type Value } from './port.js';
+import type { Settings } from './settings.js';
 
 export interface CallOptions {
   /** For the whole call, waiting for a connection included. Default: 3 s. */
   readonly withinMs?: number;
   /** Goes before all others: beats. */
   readonly urgent?: boolean;
+  /** Does not wait until a new server is prepared: what prepares it. */
+  readonly unprepared?: boolean;
 }
 
 export interface Transaction {
@@ -58,22 +30,26 @@ export interface Transaction {
   change(sql: string, values: readonly Value[]): Promise<number>;
 }
 
+interface WithOptions extends CallOptions {
+  /** Of the session, beside those that all our statements need. */
+  readonly settings?: Settings;
+}
+
 const WITHIN_MS = 3_000;
 const DEFAULT_LIMIT = 10;
+const ASK_AGAIN_MS = 50;
 /** A transition that InnoDB has rolled back is made again. */
 const TRIES = 20;
 
 export class Database {
-  readonly #pool: RawPool;
-  readonly #owned: boolean;
+  readonly #connections: Connections;
   readonly #limit: number;
   readonly #waiting = { urgent: new Queue<() => void>(), usual: new Queue<() => void>() };
   readonly #running = new Set<Call>();
 
   /** @param limit how many calls at once. Default: as many as the pool has connections. */
-  constructor(pool: RawPool, owned: boolean, limit = pool.config?.connectionLimit ?? DEFAULT_LIMIT) {
-    this.#pool = pool;
-    this.#owned = owned;
+  constructor(connections: Connections, limit = connections.pool.config?.connectionLimit ?? DEFAULT_LIMIT) {
+    this.#connections = connections;
     this.#limit = Math.max(1, limit);
   }
 
@@ -97,19 +73,28 @@ export class Database {
     return { found: header.affectedRows, said: header.insertId };
   }
 
-  /** Several statements on one connection that has the server's lock of this name meanwhile. */
+  /**
+   * Several statements on one connection that has the server's lock of this name meanwhile. It asks for that again and again: a
+   * wait inside the server would go on after we have given up.
+   */
   exclusively<T>(
     name: string,
-    withinMs: number,
+    { patienceMs, withinMs }: { readonly patienceMs: number; readonly withinMs: number },
     work: (run: (sql: string) => Promise<unknown>) => Promise<T>,
   ): Promise<T> {
-    return this.#with({ withinMs }, async (connection) => {
-      const run = (sql: string): Promise<unknown> => send(connection, sql, []);
-      await send(connection, `DO GET_LOCK(?, ?)`, [bytes(name), Math.ceil(withinMs / 1_000)]);
+    return this.#with({ withinMs: patienceMs + withinMs, unprepared: true }, async ({ connection }) => {
+      const ask = async (sql: string): Promise<unknown> =>
+        ((await send(connection, sql, [bytes(name)])) as readonly Row[])[0]?.[0];
+      const end = performance.now() + patienceMs;
+      while (Number(await ask('SELECT GET_LOCK(?, 0) AS got')) !== 1) {
+        if (performance.now() > end)
+          throw new MigrationLockError(name, holder(await ask('SELECT IS_USED_LOCK(?) AS holder')));
+        await sleep(ASK_AGAIN_MS);
+      }
       try {
-        return await work(run);
+        return await work((sql) => send(connection, sql));
       } finally {
-        await send(connection, `DO RELEASE_LOCK(?)`, [bytes(name)]);
+        await ask('SELECT RELEASE_LOCK(?) AS freed');
       }
     }).catch((error: unknown) => {
       throw explained(error);
@@ -124,9 +109,9 @@ export class Database {
    */
   transact<T>(work: (tx: Transaction) => Promise<T>, options: CallOptions = {}): Promise<T> {
     const seconds = Math.ceil((options.withinMs ?? WITHIN_MS) / 1_000);
-    return this.#repeat(options, async (connection) => {
-      const run = (sql: string, values: readonly Value[] = []): Promise<unknown> => send(connection, sql, values);
-      await run(`SET SESSION wait_timeout = ${seconds}, innodb_lock_wait_timeout = 1, autocommit = 0`);
+    const settings = { wait_timeout: seconds, innodb_lock_wait_timeout: 1, autocommit: 0 };
+    return this.#repeat({ ...options, settings }, async (lent) => {
+      const run = (sql: string, values: readonly Value[] = []): Promise<unknown> => send(lent.connection, sql, values);
       try {
         await run('SET TRANSACTION ISOLATION LEVEL READ COMMITTED');
         const answer = await work({
@@ -137,12 +122,8 @@ export class Database {
         return answer;
       } catch (error) {
         // Else the next statement would commit a half of it.
-        await run('ROLLBACK').catch(() => connection.destroy());
+        await run('ROLLBACK').catch(() => lent.destroy());
         throw error;
-      } finally {
-        await run('SET SESSION wait_timeout = DEFAULT, innodb_lock_wait_timeout = DEFAULT, autocommit = DEFAULT').catch(
-          () => connection.destroy(),
-        );
       }
     });
   }
@@ -153,31 +134,38 @@ export class Database {
     values: readonly Value[],
     change: (found: readonly Row[]) => { readonly sql: string; readonly values: readonly Value[] },
   ): Promise<void> {
-    await this.#with({}, async (connection) => {
-      await send(connection, 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED', []);
-      await send(connection, 'START TRANSACTION', []);
+    await this.#with({}, async ({ connection }) => {
+      await send(connection, 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED');
+      await send(connection, 'START TRANSACTION');
       try {
         const found = (await send(connection, find, values)) as readonly Row[];
         const next = change(found);
         if (found.length > 0) await send(connection, next.sql, next.values);
-        await send(connection, 'COMMIT', []);
+        await send(connection, 'COMMIT');
       } catch (error) {
-        await send(connection, 'ROLLBACK', []);
+        await send(connection, 'ROLLBACK');
         throw error;
       }
     });
   }
 
-  async close(): Promise<void> {
-    if (!this.#owned) return;
-    await new Promise<void>((resolve) => this.#pool.end(() => resolve()));
+  close(): Promise<void> {
+    return this.#connections.end();
   }
 
   #call(sql: string, values: readonly Value[], options: CallOptions): Promise<unknown> {
-    return this.#repeat(options, (connection) => send(connection, sql, values));
+    return this.#repeat(options, async (lent) => {
+      const result = await send(lent.connection, sql, values);
+      if (!isCommitted(result)) {
+        // Somebody who shares the pool has set the session otherwise since we looked.
+        lent.forget();
+        await send(lent.connection, 'COMMIT');
+      }
+      return result;
+    });
   }
 
-  async #repeat<T>(options: CallOptions, work: (connection: RawConnection) => Promise<T>): Promise<T> {
+  async #repeat<T>(options: WithOptions, work: (lent: Lent) => Promise<T>): Promise<T> {
     const end = performance.now() + (options.withinMs ?? WITHIN_MS);
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -191,14 +179,13 @@ export class Database {
   }
 
   /** One connection for as long as `work` takes, but not longer than allowed. */
-  #with<T>(options: CallOptions, work: (connection: RawConnection) => Promise<T>): Promise<T> {
-    const { withinMs = WITHIN_MS, urgent = false } = options;
+  #with<T>(options: WithOptions, work: (lent: Lent) => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const call = new Call(withinMs, () => {
+      const call = new Call(options.withinMs ?? WITHIN_MS, () => {
         this.#leave(call);
-        reject(new EngineError(call.connection ? SILENT : exhausted(this.#limit)));
+        reject(new EngineError(call.lent ? SILENT : exhausted(this.#limit)));
       });
-      this.#perform(call, urgent, work)
+      this.#perform(call, options, work)
         .then(resolve, reject)
         .finally(() => {
           call.end();
@@ -207,22 +194,18 @@ export class Database {
     });
   }
 
-  async #perform<T>(call: Call, urgent: boolean, work: (connection: RawConnection) => Promise<T>): Promise<T> {
-    await this.#enter(call, urgent);
-    call.connection = await this.#connection(() => call.late);
-    return work(call.connection);
-  }
-
-  #connection(isAbandoned: () => boolean): Promise<RawConnection> {
-    if (isAbandoned()) return Promise.reject(new EngineError(SILENT));
-    return new Promise((resolve, reject) => {
-      this.#pool.getConnection((error, connection) => {
-        if (error) return reject(error);
-        if (!isAbandoned()) return resolve(connection);
-        connection.release();
-        return reject(new EngineError(SILENT));
-      });
-    });
+  async #perform<T>(call: Call, options: WithOptions, work: (lent: Lent) => Promise<T>): Promise<T> {
+    if (!options.unprepared) await this.#connections.tenure.arrived();
+    await this.#enter(call, options.urgent ?? false);
+    call.lent = await this.#connections.take(() => call.late);
+    const { lent } = call;
+    try {
+      await lent.prepare(options.settings);
+      return await work(lent);
+    } catch (error) {
+      lent.failed(error);
+      throw error;
+    }
   }
 
   // --- the gate -------------------------------------------------------------------------------------------------
@@ -248,11 +231,13 @@ export class Database {
  * off a server that is overloaded. One that has not answered after the same time again is destroyed.
  */
 class Call {
-  connection: RawConnection | undefined;
+  lent: Lent | undefined;
   late = false;
+  readonly #withinMs: number;
   #timer: NodeJS.Timeout;
 
   constructor(withinMs: number, onLate: () => void) {
+    this.#withinMs = withinMs;
     this.#timer = setTimeout(() => {
       this.late = true;
       this.#timer = setTimeout(() => this.#destroy(), withinMs);
@@ -263,53 +248,37 @@ class Call {
 
   end(): void {
     clearTimeout(this.#timer);
-    // After an error of the server it is as good as before; a broken one the pool knows by itself.
-    this.connection?.release();
-    this.connection = undefined;
+    // After most errors of the server it is as good as before; a broken one the pool knows by itself.
+    this.lent?.giveBack(this.#withinMs);
+    this.lent = undefined;
   }
 
   #destroy(): void {
-    this.connection?.destroy();
-    this.connection = undefined;
+    this.lent?.destroy();
+    this.lent = undefined;
   }
 }
 
-const SILENT = 'The database did not answer in time.';
+/** A bit of the server's status: each statement is committed by itself. */
+const AUTOCOMMIT = 2;
+
+/** Whether what a statement did is committed, by what is said when it is over. Rows alone say nothing. */
+function isCommitted(result: unknown): boolean {
+  const last: unknown = Array.isArray(result) ? result.at(-1) : result;
+  const { serverStatus } = (last ?? {}) as { serverStatus?: unknown };
+  return typeof serverStatus !== 'number' || (serverStatus & AUTOCOMMIT) !== 0;
+}
+
+/** NULL: it is free by now. */
+function holder(connection: unknown): string | undefined {
+  return connection === null || connection === undefined ? undefined : `connection ${text(connection)}`;
+}
 
 function exhausted(limit: number): string {
   return (
     `No connection to the database became free in time. A pool has at most ${limit}: if the server is well, others use all of ` +
-    'them. Raise connectionLimit, or give Holdfast a pool of its own.'
+    `them. Raise connectionLimit, or give Holdfast a pool of its own. ${orStranger('MySQL')}`
   );
-}
-
-export function send(connection: RawConnection, sql: string, values: readonly Value[]): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    // The options that a pool may have set otherwise.
-    const options = { sql: bound(sql, values), rowsAsArray: true, typeCast: true, nestTables: false };
-    connection.query(options, (error, result) => {
-      if (error) reject(error);
-      else resolve(result);
-    });
-  });
-}
-
-/** By ourselves: how mysql2 escapes depends on options of the pool, and it knows no integers of 64 bits. */
-export function bound(sql: string, values: readonly Value[]): string {
-  let at = 0;
-  return sql.replaceAll('?', () => {
-    const value = values[at++]!;
-    if (value === null) return 'NULL';
-    return Buffer.isBuffer(value) ? `X'${value.toString('hex')}'` : value.toString();
-  });
-}
-
-export function bytes(text: string): Buffer {
-  return Buffer.from(text);
-}
-
-export function text(value: unknown): string {
-  return Buffer.isBuffer(value) ? value.toString() : String(value);
 }
 
 /** Less than the core's own deadline, so that what is told is what we know. */

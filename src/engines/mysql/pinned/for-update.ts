@@ -1,5 +1,5 @@
 /**
- * The strategy `for-update`: a transaction, on a connection of its own (engine.ts), that keeps a row locked which is found
+ * The strategy `for-update`: a transaction, on a connection of its own (store.ts), that keeps a row locked which is found
  * by its primary key. The token is minted and committed elsewhere, then the transaction proves that it still lives.
  *
  *     latch       one row for each name. A writer has it FOR UPDATE; a reader LOCK IN SHARE MODE, FOR SHARE in MySQL
@@ -24,10 +24,11 @@
 import type { Claim } from '../../../core/engine.js';
 import { EngineError } from '../../../core/errors.js';
 import { ALL } from '../../../core/line.js';
-import type { SlotStore } from '../../../kit/slot-session.js';
-import { bytes, type Row, type Value } from '../client/database.js';
-import { type Latch, mintSql, mintValues, PATIENCE_MS, type PinnedSetup, PinnedStore } from './engine.js';
-import type { Pin, PinSettings } from './pins.js';
+import type { SlotStore } from '../../../kit/slot-store.js';
+import { bytes, type Row, type Value } from '../client/port.js';
+import { type Latch, mintSql, mintValues, PATIENCE_MS, type PinnedSetup, PinnedStore } from './store.js';
+import type { Settings } from '../client/settings.js';
+import { IS_WRITABLE, type Pin } from './pins.js';
 import type { StoreSetup } from '../rows/engine.js';
 import { NOW } from '../tables.js';
 import { errnoOf } from '../client/errors.js';
@@ -48,12 +49,12 @@ interface Find {
 }
 
 class ForUpdate implements Latch {
-  readonly settings: PinSettings;
+  readonly settings: Settings;
   readonly #setup: StoreSetup;
 
   constructor(setup: StoreSetup) {
     this.#setup = setup;
-    this.settings = { autocommit: 0, [setup.mariadb ? 'tx_isolation' : 'transaction_isolation']: "'READ-COMMITTED'" };
+    this.settings = { autocommit: 0, [setup.mariadb ? 'tx_isolation' : 'transaction_isolation']: 'READ-COMMITTED' };
   }
 
   async lock(pin: Pin, claim: Claim, patienceMs: number): Promise<boolean> {
@@ -61,7 +62,11 @@ class ForUpdate implements Latch {
     const mode = claim.weight === ALL ? 'FOR UPDATE' : shared;
     for (;;) {
       const rows = await this.#find(pin, claim, { table: 'latch', mode, patienceMs });
-      if (rows?.length !== 0) return rows !== undefined;
+      if (!rows) return false;
+      if (rows.length > 0) {
+        pin.mustBeWritable(rows[0]![0]);
+        return true;
+      }
       // The row is not there, or not any more.
       await this.#insert(pin, this.#key(claim.line.name));
     }
@@ -79,7 +84,7 @@ class ForUpdate implements Latch {
   }
 
   prove(pin: Pin): Promise<boolean | undefined> {
-    return pin.proves('SELECT 1', [], this.#setup.withinMs);
+    return pin.proves('1', [], this.#setup.withinMs);
   }
 
   async unlock(pin: Pin): Promise<void> {
@@ -94,7 +99,7 @@ class ForUpdate implements Latch {
   /** Undefined: others have it, and the transaction is over. */
   async #find(pin: Pin, { line }: Claim, { table, mode, patienceMs }: Find): Promise<readonly Row[] | undefined> {
     const { prefix, withinMs } = this.#setup;
-    const sql = `SELECT 1 FROM ${prefix}${table} WHERE namespace = ? AND name = ? ${mode}`;
+    const sql = `SELECT ${IS_WRITABLE} AS writable FROM ${prefix}${table} WHERE namespace = ? AND name = ? ${mode}`;
     try {
       return await pin.ask(patienceMs === 0 ? `${sql} NOWAIT` : sql, this.#key(line.name), patienceMs + withinMs);
     } catch (error) {

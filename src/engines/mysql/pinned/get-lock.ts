@@ -1,22 +1,28 @@
 /**
- * The strategy `get-lock`: GET_LOCK(name), on a connection of its own (engine.ts). The token is minted on the same
+ * The strategy `get-lock`: GET_LOCK(name), on a connection of its own (store.ts). The token is minted on the same
  * connection: that it answers proves the lock.
+ *
+ * Every expression has a name: mysql2 keeps a parser for all names of columns, and the server would name one after the lock.
  */
 import { createHash } from 'node:crypto';
 import type { Claim } from '../../../core/engine.js';
 import { EngineError } from '../../../core/errors.js';
-import type { SlotStore } from '../../../kit/slot-session.js';
-import { bytes } from '../client/database.js';
-import { type Latch, mintSql, mintValues, type PinnedSetup, PinnedStore } from './engine.js';
-import type { Pin, PinSettings } from './pins.js';
+import type { SlotStore } from '../../../kit/slot-store.js';
+import { bytes } from '../client/port.js';
+import { type Latch, mintSql, mintValues, type PinnedSetup, PinnedStore } from './store.js';
+import type { Settings } from '../client/settings.js';
+import { IS_WRITABLE, type Pin } from './pins.js';
 import type { StoreSetup } from '../rows/engine.js';
 
 export function getLockStore(setup: PinnedSetup): SlotStore {
   return new PinnedStore(setup, new GetLock(setup));
 }
 
+/** Bound: the lock's name. */
+const IS_OURS = 'IS_USED_LOCK(?) = CONNECTION_ID()';
+
 class GetLock implements Latch {
-  readonly settings: PinSettings = { autocommit: 1 };
+  readonly settings: Settings = { autocommit: 1 };
   readonly #setup: StoreSetup;
 
   constructor(setup: StoreSetup) {
@@ -26,7 +32,7 @@ class GetLock implements Latch {
   async lock(pin: Pin, { line }: Claim, patienceMs: number): Promise<boolean> {
     const seconds = Math.ceil(patienceMs / 1_000);
     const [row] = await pin.ask(
-      'SELECT GET_LOCK(?, ?)',
+      'SELECT GET_LOCK(?, ?) AS got',
       [this.#lockName(line.name), seconds],
       patienceMs + this.#setup.withinMs,
     );
@@ -36,18 +42,19 @@ class GetLock implements Latch {
 
   async mint(pin: Pin, { line }: Claim): Promise<bigint> {
     await pin.ask(mintSql(this.#setup.prefix), mintValues(this.#setup, line.name), this.#setup.withinMs);
-    const sql = `SELECT CAST(LAST_INSERT_ID() AS CHAR), IS_USED_LOCK(?) = CONNECTION_ID()`;
+    const sql = `SELECT CAST(LAST_INSERT_ID() AS CHAR) AS token, ${IS_OURS} AS ours, ${IS_WRITABLE} AS writable`;
     const [row] = await pin.ask(sql, [this.#lockName(line.name)], this.#setup.withinMs);
+    pin.mustBeWritable(row?.[2]);
     if (Number(row?.[1]) !== 1) throw new EngineError('The lock was lost before it was granted.');
     return BigInt(String(row![0]));
   }
 
   prove(pin: Pin, name: string): Promise<boolean | undefined> {
-    return pin.proves('SELECT IS_USED_LOCK(?) = CONNECTION_ID()', [this.#lockName(name)], this.#setup.withinMs);
+    return pin.proves(IS_OURS, [this.#lockName(name)], this.#setup.withinMs);
   }
 
   async unlock(pin: Pin, name: string): Promise<void> {
-    await pin.ask('DO RELEASE_LOCK(?)', [this.#lockName(name)], this.#setup.withinMs);
+    await pin.ask('SELECT RELEASE_LOCK(?) AS freed', [this.#lockName(name)], this.#setup.withinMs);
   }
 
   /** At most 64 characters, the same in upper and lower case, and the server has one space of names for all databases. */

@@ -3,29 +3,28 @@
  * In all other cases they are destroyed, and the server frees what they had.
  *
  * A connection that breaks has lost its lock, and that is told at once. Against links that fall silent, the server is
- * told to end the session after one ttl without a word (`wait_timeout`); a holder says one every third of it.
+ * told to end the session after one ttl without a word (`wait_timeout`); a holder says one every third of it. A server that
+ * has become read-only is not the one that others ask any more: what is locked there is lost.
  */
 import { EngineError } from '../../../core/errors.js';
-import { bound, type RawConnection, type RawPool, type Row, send, type Value } from '../client/database.js';
-import { explained } from '../client/errors.js';
-
-/** Variables of a session, as SQL. */
-export type PinSettings = Readonly<Record<string, string | number>>;
+import { clearTimeout, setTimeout } from '../../../core/real-time.js';
+import type { Connections, Lent } from '../client/connections.js';
+import { explained, READ_ONLY } from '../client/errors.js';
+import { type Row, send, type Value } from '../client/port.js';
+import type { Settings } from '../client/settings.js';
 
 export class Pins {
-  readonly #pool: RawPool;
-  readonly #owned: boolean;
+  readonly #connections: Connections;
   readonly #limit: number;
   #count = 0;
 
-  constructor(pool: RawPool, owned: boolean, limit: number) {
-    this.#pool = pool;
-    this.#owned = owned;
+  constructor(connections: Connections, limit: number) {
+    this.#connections = connections;
     this.#limit = limit;
   }
 
   /** A connection with the settings of a holder. @param onBroken it broke, not by us. */
-  async pin(settings: PinSettings, withinMs: number, onBroken: (detail: string) => void): Promise<Pin> {
+  async pin(settings: Settings, withinMs: number, onBroken: (detail: string) => void): Promise<Pin> {
     if (this.#count >= this.#limit) throw new EngineError(exhausted(this.#limit));
     this.#count += 1;
     let counted = true;
@@ -34,9 +33,10 @@ export class Pins {
       counted = false;
     };
     try {
-      const connection = await this.#connection(withinMs);
-      const pin = new Pin({ connection, settings, isOwned: this.#owned, uncount, onBroken });
-      await pin.set(withinMs);
+      await this.#connections.tenure.arrived();
+      const lent = await this.#lent(withinMs);
+      const pin = new Pin({ lent, uncount, onBroken });
+      await pin.prepare(settings, withinMs);
       return pin;
     } catch (error) {
       uncount();
@@ -45,22 +45,20 @@ export class Pins {
   }
 
   close(): Promise<void> {
-    return this.#owned ? new Promise((resolve) => this.#pool.end(() => resolve())) : Promise.resolve();
+    return this.#connections.end();
   }
 
-  #connection(withinMs: number): Promise<RawConnection> {
+  #lent(withinMs: number): Promise<Lent> {
     return new Promise((resolve, reject) => {
       let late = false;
       const timer = setTimeout(() => {
         late = true;
         reject(new EngineError(exhausted(this.#limit)));
       }, withinMs);
-      this.#pool.getConnection((error, connection) => {
-        clearTimeout(timer);
-        if (error) return reject(error);
-        if (late) return connection.release();
-        return resolve(connection);
-      });
+      this.#connections
+        .take(() => late)
+        .then(resolve, reject)
+        .finally(() => clearTimeout(timer));
     });
   }
 }
@@ -72,96 +70,107 @@ function exhausted(limit: number): string {
   );
 }
 
-/** Settings of connections of ours, which stay as they are. */
-const KNOWN = new WeakMap<RawConnection, string>();
+/** Some versions answer a number, and some a word. */
+export const IS_WRITABLE = `@@GLOBAL.read_only IN ('0', 'OFF')`;
 
 interface PinSetup {
-  readonly connection: RawConnection;
-  readonly settings: PinSettings;
-  readonly isOwned: boolean;
+  readonly lent: Lent;
   readonly uncount: () => void;
   readonly onBroken: (detail: string) => void;
 }
 
 export class Pin {
   readonly #setup: PinSetup;
-  readonly #connection: RawConnection;
+  readonly #lent: Lent;
+  readonly #forgetTenure: () => void;
   #over = false;
 
   constructor(setup: PinSetup) {
     this.#setup = setup;
-    this.#connection = setup.connection;
-    this.#connection.on('error', this.#broke);
-    this.#connection.on('end', this.#broke);
+    this.#lent = setup.lent;
+    this.#lent.connection.on('error', this.#broke);
+    this.#lent.connection.on('end', this.#broke);
+    this.#forgetTenure = this.#lent.tenure.onEnd(() => this.#break('the server became read-only'));
   }
 
   get over(): boolean {
     return this.#over;
   }
 
-  async set(withinMs: number): Promise<void> {
-    const { settings, isOwned } = this.#setup;
-    const sql = setting(Object.entries(settings));
-    if (isOwned && KNOWN.get(this.#connection) === sql) return;
-    await this.ask(sql, [], withinMs);
-    KNOWN.set(this.#connection, sql);
+  async prepare(settings: Settings, withinMs: number): Promise<void> {
+    try {
+      // What is set on a connection of ours stays: its next use is the same.
+      await this.#within(withinMs, this.#lent.prepare(settings, true));
+    } catch (error) {
+      this.#lent.failed(error);
+      this.destroy();
+      throw error;
+    }
   }
 
   /** After a deadline the connection is no longer usable, because what was asked may still happen on it. */
   async ask(sql: string, values: readonly Value[], withinMs: number): Promise<readonly Row[]> {
     try {
-      return (await this.#within(withinMs, send(this.#connection, bound(sql, values), []))) as readonly Row[];
+      return (await this.#within(withinMs, send(this.#lent.connection, sql, values))) as readonly Row[];
     } catch (error) {
       if (error === SILENT) this.destroy();
+      else this.#lent.failed(error);
       throw error;
     }
   }
 
-  /** Whether it answers. Undefined: not in time, which says nothing. */
-  async proves(sql: string, values: readonly Value[], withinMs: number): Promise<boolean | undefined> {
+  /** Whether a condition is true, of a server that takes writes. Undefined: no answer in time, which says nothing. */
+  async proves(condition: string, values: readonly Value[], withinMs: number): Promise<boolean | undefined> {
     if (this.#over) return false;
+    const sql = `SELECT ${condition} AS ours, ${IS_WRITABLE} AS writable`;
     try {
-      const rows = (await this.#within(withinMs, send(this.#connection, bound(sql, values), []))) as readonly Row[];
-      return Number(rows[0]?.[0]) === 1;
+      const [row] = (await this.#within(withinMs, send(this.#lent.connection, sql, values))) as readonly Row[];
+      this.mustBeWritable(row?.[1]);
+      return Number(row?.[0]) === 1;
     } catch (error) {
       return error === SILENT ? undefined : false;
     }
   }
 
+  /** @param answer to `IS_WRITABLE` */
+  mustBeWritable(answer: unknown): void {
+    if (Number(answer) === 1) return;
+    this.#lent.tenure.endOf(this.#lent.connection);
+    throw new EngineError(READ_ONLY);
+  }
+
   /** Nothing is on it any more. */
-  async giveBack(withinMs: number): Promise<void> {
+  giveBack(withinMs: number): void {
     if (this.#over) return;
-    try {
-      const { settings, isOwned } = this.#setup;
-      if (!isOwned) await this.ask(setting(Object.keys(settings).map((name) => [name, 'DEFAULT'])), [], withinMs);
-      this.#end();
-      this.#connection.release();
-    } catch {
-      this.destroy();
-    }
+    this.#end();
+    this.#lent.giveBack(withinMs);
   }
 
   destroy(): void {
     if (this.#over) return;
     this.#end();
-    this.#connection.destroy();
+    this.#lent.destroy();
   }
 
   readonly #broke = (error?: unknown): void => {
-    if (this.#over) return;
-    this.#end();
-    // Out of the pool, whatever it thinks of it.
-    this.#connection.destroy();
     // MySQL says goodbye with a number (4031: silent for too long).
     const { code } = (error ?? {}) as { code?: string | number };
-    this.#setup.onBroken(code === undefined ? 'the server ended it' : `${code}`);
+    this.#break(code === undefined ? 'the server ended it' : `${code}`);
   };
+
+  #break(detail: string): void {
+    if (this.#over) return;
+    // Out of the pool, whatever it thinks of it.
+    this.destroy();
+    this.#setup.onBroken(detail);
+  }
 
   #end(): void {
     this.#over = true;
     this.#setup.uncount();
-    this.#connection.removeListener('error', this.#broke);
-    this.#connection.removeListener('end', this.#broke);
+    this.#forgetTenure();
+    this.#lent.connection.removeListener('error', this.#broke);
+    this.#lent.connection.removeListener('end', this.#broke);
   }
 
   #within<T>(ms: number, work: Promise<T>): Promise<T> {
@@ -170,10 +179,6 @@ export class Pin {
       work.then(resolve, reject).finally(() => clearTimeout(timer));
     });
   }
-}
-
-function setting(values: readonly (readonly [string, string | number])[]): string {
-  return `SET ${values.map(([name, value]) => `@@SESSION.${name} = ${value}`).join(', ')}`;
 }
 
 const SILENT = new EngineError('The database did not answer in time.');

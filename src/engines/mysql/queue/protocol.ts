@@ -23,13 +23,60 @@
  * longer, but tokens still grow. Isolation is READ COMMITTED throughout, so a search takes no gap locks; with
  * binlog_format = STATEMENT InnoDB refuses to write then.
  */
-import type { CallOptions, Database, Row, Value } from '../client/database.js';
+import type { Clock } from '../../../core/clock.js';
+import type { LineKind } from '../../../core/engine.js';
+import type { CallOptions, Database } from '../client/database.js';
+import type { Row } from '../client/port.js';
 import { NOW } from '../tables.js';
 
-/** Carries out a step, by the name of its procedure, with its parameters; and gives its answer. */
-export type Steps = (step: Step, values: readonly Value[], options: CallOptions) => Promise<readonly Row[]>;
+/** The tables as one engine uses them: for one namespace. */
+export interface QueueTables {
+  readonly database: Database;
+  readonly prefix: string;
+  readonly namespace: Buffer;
+  /** By procedures, or by plain statements. */
+  readonly steps: Steps;
+  readonly clock: Clock;
+}
 
-type Step = 'bury_1' | 'reap_1' | 'enter_1' | 'leave_1' | 'reweigh_1' | 'beat_1' | 'clean_1';
+/** A kind of line is written as its number. */
+export const KINDS: readonly LineKind[] = ['lock', 'semaphore'];
+
+/** Buries whoever is dead. */
+export async function buryTheDead({ steps, namespace }: QueueTables): Promise<void> {
+  await steps('reap_1', [namespace], {});
+}
+
+/** The primary key of a line. */
+export type LineKey = readonly [namespace: Buffer, kind: number, name: Buffer];
+
+/** A claim, and where it stands. */
+export type ClaimKey = readonly [session: Buffer, id: Buffer, ...line: LineKey];
+
+/** What each procedure is called with. */
+export interface StepValues {
+  readonly enter_2: readonly [
+    ...claim: ClaimKey,
+    serial: number,
+    weight: number,
+    capacity: number,
+    wait: number,
+    note: Buffer,
+  ];
+  readonly leave_1: ClaimKey;
+  readonly reweigh_1: readonly [...claim: ClaimKey, weight: number];
+  readonly beat_1: readonly [session: Buffer, namespace: Buffer, unsettled: Buffer];
+  readonly reap_1: readonly [namespace: Buffer];
+  readonly bury_1: readonly [session: Buffer, force: number];
+  readonly clean_1: readonly [namespace: Buffer, kind: number, after: Buffer, many: number, idleUs: number];
+}
+
+/** Carries out a step, by the name of its procedure, with its parameters; and gives its answer. */
+export type Steps = <Step extends keyof StepValues>(
+  step: Step,
+  values: StepValues[Step],
+  options: CallOptions,
+) => Promise<readonly Row[]>;
 
 export function procedureSteps(database: Database, p: string): Steps {
   return (step, values, options) =>
@@ -72,7 +119,7 @@ export function queueTables(p: string): readonly string[] {
   held       TINYINT NOT NULL,
   since      BIGINT NOT NULL,
   news       BIGINT NOT NULL,
-  note       BLOB NOT NULL,
+  note       MEDIUMBLOB NOT NULL,
   evicted    BLOB,
   PRIMARY KEY (namespace, kind, name, token),
   UNIQUE KEY of_session (session, id),
@@ -83,7 +130,17 @@ export function queueTables(p: string): readonly string[] {
 
 /** A new version of a procedure gets a new name, so that old and new processes can run beside each other. */
 export function queueProcedures(p: string): readonly string[] {
-  return [admit(p), bury(p), reap(p), enter(p), leave(p), reweigh(p), beat(p), clean(p)];
+  return [admit(p), bury(p), reap(p), leave(p), reweigh(p), beat(p), clean(p)];
+}
+
+/** The one that was changed since. */
+export function queueProceduresOfNotes(p: string): readonly string[] {
+  return [enter(p)];
+}
+
+/** A leader's value may have 64 KiB, and is JSON in a note, where a character may take six bytes: more than a BLOB holds. */
+export function widerNotes(p: string): string {
+  return `ALTER TABLE ${p}claim MODIFY COLUMN note MEDIUMBLOB NOT NULL`;
 }
 
 const BEGIN_TRANSACTION = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -175,16 +232,20 @@ BEGIN
   UNTIL v_rows < 500 END REPEAT;
 END`;
 
-/** Buries sessions that are over, a few in one call: whoever comes next goes on. */
+/**
+ * Buries sessions that are over, a few in one call: whoever comes next goes on. One whose rows can't be counted is left, and any of
+ * them come first, so that it can't keep the others from their turn.
+ */
 const reap = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}reap_1(IN p_namespace ${KEY})
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_session ${IDS};
   DECLARE v_count INT DEFAULT 0;
+  DECLARE CONTINUE HANDLER FOR SQLSTATE '22003' BEGIN END;
   reaping: REPEAT
     SET v_session = NULL, v_count = v_count + 1;
     SELECT id INTO v_session FROM ${p}session
-      WHERE namespace = p_namespace AND expires <= ${NOW} ORDER BY expires LIMIT 1;
+      WHERE namespace = p_namespace AND expires <= ${NOW} ORDER BY RAND() LIMIT 1;
     IF v_session IS NULL THEN
       LEAVE reaping;
     END IF;
@@ -237,9 +298,9 @@ const look = (p: string): string => `trying: LOOP
   END LOOP;`;
 
 /** Answer: held and the token; waiting; refused; mismatch and the line's capacity; gone. O(1), and what is reaped. */
-const enter = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}enter_1(
+const enter = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}enter_2(
   IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS},
-  IN p_serial BIGINT, IN p_weight BIGINT, IN p_capacity BIGINT, IN p_wait TINYINT, IN p_note BLOB)
+  IN p_serial BIGINT, IN p_weight BIGINT, IN p_capacity BIGINT, IN p_wait TINYINT, IN p_note MEDIUMBLOB)
 SQL SECURITY INVOKER
 entering: BEGIN
   DECLARE v_tries, v_claim_held, v_holds TINYINT DEFAULT 0;

@@ -10,8 +10,10 @@
  * serves fewer. And a client can stop in the middle of a step: others wait for that line until the server has ended its
  * connection (`Database.transact`), which takes as long as one call may.
  */
-import { type CallOptions, type Database, type Row, text, type Transaction, type Value } from '../client/database.js';
-import type { Steps } from './protocol.js';
+import type { CallOptions, Database, Transaction } from '../client/database.js';
+import { type Row, text } from '../client/port.js';
+import type { LineKey, Steps, StepValues } from './protocol.js';
+import { isOutOfRange } from '../client/errors.js';
 import { NOW } from '../tables.js';
 
 /** Sessions in one reap, claims in one transaction of a burial, and claims that are looked at to admit some. */
@@ -21,9 +23,8 @@ const ADMIT_AT_ONCE = 64;
 
 const LINE = 'namespace = ? AND kind = ? AND name = ?';
 
-interface Line {
-  /** Its primary key. */
-  readonly key: readonly Value[];
+interface LineRow {
+  readonly key: LineKey;
   capacity: number;
   held: number;
   waiting: number;
@@ -32,14 +33,18 @@ interface Line {
 }
 
 export function statementSteps(database: Database, prefix: string): Steps {
-  const statements = new Statements(database, prefix);
+  const statements: StepTable = new Statements(database, prefix);
   return async (step, values, options) => statements[step](values, options);
 }
 
 type Answer = Promise<readonly Row[]>;
 
 /** A method for each procedure, with its parameters and its answer. */
-class Statements implements Record<Parameters<Steps>[0], (values: readonly Value[], options: CallOptions) => Answer> {
+type StepTable = {
+  readonly [Step in keyof StepValues]: (values: StepValues[Step], options: CallOptions) => Answer;
+};
+
+class Statements implements StepTable {
   readonly #database: Database;
   readonly #p: string;
 
@@ -48,18 +53,18 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     this.#p = prefix;
   }
 
-  async enter_1(values: readonly Value[], options: CallOptions): Answer {
+  async enter_2(values: StepValues['enter_2'], options: CallOptions): Answer {
     const first = await this.#database.transact((tx) => this.#enter(tx, values, true), options);
     if (first) return [first];
     // Sessions are locked before lines: the line was given back first.
-    await this.reap_1([values[2]!]);
+    await this.reap_1([values[2]]);
     return [(await this.#database.transact((tx) => this.#enter(tx, values, false), options))!];
   }
 
-  leave_1(values: readonly Value[], options: CallOptions): Answer {
+  leave_1([session, id, ...key]: StepValues['leave_1'], options: CallOptions): Answer {
     return this.#database.transact(async (tx) => {
-      const line = await this.#lock(tx, values.slice(2));
-      const claim = await this.#claim(tx, values);
+      const line = await this.#lock(tx, key);
+      const claim = await this.#claim(tx, session, id);
       if (!line || !claim) return [[0, 0]];
       await tx.change(`DELETE FROM ${this.#p}claim WHERE ${LINE} AND token = ?`, [...line.key, claim.token]);
       if (claim.isHeld) line.held -= claim.weight;
@@ -71,11 +76,10 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     }, options);
   }
 
-  reweigh_1(values: readonly Value[], options: CallOptions): Answer {
-    const weight = Number(values[5]);
+  reweigh_1([session, id, namespace, kind, name, weight]: StepValues['reweigh_1'], options: CallOptions): Answer {
     return this.#database.transact(async (tx) => {
-      const line = await this.#lock(tx, values.slice(2, 5));
-      const claim = await this.#claim(tx, values);
+      const line = await this.#lock(tx, [namespace, kind, name]);
+      const claim = await this.#claim(tx, session, id);
       if (!line || !claim || weight >= claim.weight) return [];
       const sql = `UPDATE ${this.#p}claim SET weight = ? WHERE ${LINE} AND token = ?`;
       await tx.change(sql, [weight, ...line.key, claim.token]);
@@ -86,69 +90,70 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     }, options);
   }
 
-  async beat_1([session, namespace, unsettled]: readonly Value[], options: CallOptions): Answer {
+  async beat_1([session, namespace, unsettled]: StepValues['beat_1'], options: CallOptions): Answer {
     const p = this.#p;
     const renew = `UPDATE ${p}session SET expires = ${NOW} + ttl WHERE id = ? AND expires > ${NOW}`;
-    if ((await this.#database.change(renew, [session!], options)).found === 0) return [];
+    if ((await this.#database.change(renew, [session], options)).found === 0) return [];
     return this.#database.rows(
       `SELECT COUNT(*), CAST(COALESCE(SUM(held), 0) AS CHAR), CAST(COALESCE(SUM(serial), 0) MOD 4294967296 AS CHAR),
           EXISTS (SELECT 1 FROM ${p}claim WHERE session = ? AND evicted IS NOT NULL),
           EXISTS (SELECT 1 FROM ${p}session WHERE namespace = ? AND expires <= ${NOW})
         FROM ${p}claim WHERE session = ? AND NOT FIND_IN_SET(id, ?)`,
-      [session!, namespace!, session!, unsettled!],
+      [session, namespace, session, unsettled],
       options,
     );
   }
 
-  async reap_1([namespace]: readonly Value[]): Answer {
-    const find = `SELECT id FROM ${this.#p}session WHERE namespace = ? AND expires <= ${NOW} ORDER BY expires LIMIT 1`;
+  async reap_1([namespace]: StepValues['reap_1']): Answer {
+    const find = `SELECT id FROM ${this.#p}session WHERE namespace = ? AND expires <= ${NOW} ORDER BY RAND() LIMIT 1`;
     for (let count = 0; count < REAP_AT_ONCE; count += 1) {
-      const [row] = await this.#database.rows(find, [namespace!]);
+      const [row] = await this.#database.rows(find, [namespace]);
       if (!row) break;
-      await this.bury_1([row[0] as Buffer, 0]);
+      await this.bury_1([row[0] as Buffer, 0]).catch((error: unknown) => {
+        if (!isOutOfRange(error)) throw error;
+      });
     }
     return [];
   }
 
-  async bury_1([session, force]: readonly Value[]): Answer {
-    while (await this.#database.transact((tx) => this.#bury(tx, session!, force === 1)));
+  async bury_1([session, force]: StepValues['bury_1']): Answer {
+    while (await this.#database.transact((tx) => this.#bury(tx, session, force === 1)));
     return [];
   }
 
-  async clean_1([namespace, kind, after, many, idleUs]: readonly Value[]): Answer {
+  async clean_1([namespace, kind, after, many, idleUs]: StepValues['clean_1']): Answer {
     const p = this.#p;
     const [chunk] = await this.#database.rows(
       `SELECT MAX(name), COUNT(*), CAST(MAX(last) AS CHAR) FROM (
         SELECT name, last FROM ${p}line WHERE namespace = ? AND kind = ? AND name > ? ORDER BY name LIMIT ?) AS chunk`,
-      [namespace!, kind!, after!, many!],
+      [namespace, kind, after, many],
     );
     const [until, count, last] = chunk!;
     if (Number(count) === 0) return [[null, 0]];
     const floor = BigInt(text(last));
     await this.#database.change(
       `INSERT INTO ${p}floor VALUES (?, ?) ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)`,
-      [namespace!, floor, floor],
+      [namespace, floor, floor],
     );
     const deleted = await this.#database.transact((tx) =>
       tx.change(
         `DELETE FROM ${p}line WHERE namespace = ? AND kind = ? AND name > ? AND name <= ?
           AND held = 0 AND waiting = 0 AND touched < ${NOW} - ? AND last <= ?`,
-        [namespace!, kind!, after!, until as Buffer, idleUs!, floor],
+        [namespace, kind, after, until as Buffer, idleUs, floor],
       ),
     );
-    return [[Number(count) < Number(many) ? null : until, deleted]];
+    return [[Number(count) < many ? null : until, deleted]];
   }
 
   /** Undefined: something is in the way and somebody is dead, who may be asked to be buried first. */
-  async #enter(tx: Transaction, values: readonly Value[], mayReap: boolean): Promise<Row | undefined> {
-    const [session, id] = values as readonly [Buffer, Buffer];
-    const key = values.slice(2, 5);
-    const [serial, weight, capacity, wait] = values.slice(5, 9).map(Number) as [number, number, number, number];
+  async #enter(tx: Transaction, values: StepValues['enter_2'], mayReap: boolean): Promise<Row | undefined> {
+    const [session, id, namespace, kind, name, serial, weight, capacity, wait, note] = values;
+    const key: LineKey = [namespace, kind, name];
     const alive = `SELECT CAST(expires AS CHAR) FROM ${this.#p}session WHERE id = ? LOCK IN SHARE MODE`;
     const known = await this.#lock(tx, key);
     const line = known ?? (await this.#begin(tx, key, capacity));
     const [sessionRow] = await tx.rows(alive, [session]);
-    const facts = await this.#facts(tx, session, id, key[0]!);
+    const facts = await this.#facts(tx, session, id, namespace);
     if (!sessionRow || BigInt(text(sessionRow[0])) <= facts.now) return ['gone', null];
     if (!known && facts.floor > line.last) line.last = facts.floor;
     let holds = line.waiting === 0 && line.held + weight <= line.capacity;
@@ -164,7 +169,7 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     if (!holds && wait === 0) return ['refused', null];
     line.last = line.last >= facts.now ? line.last + 1n : facts.now;
     await tx.change(`INSERT INTO ${this.#p}claim VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, NULL)`, [
-      ...[...key, line.last, session, id, serial, weight, holds ? 1 : 0, facts.now, values[9]!],
+      ...[...key, line.last, session, id, serial, weight, holds ? 1 : 0, facts.now, note],
     ]);
     if (holds) {
       line.held += weight;
@@ -175,14 +180,14 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
   }
 
   /** Whoever loses the race for a new line waits here, and finds it. */
-  async #begin(tx: Transaction, key: readonly Value[], capacity: number): Promise<Line> {
+  async #begin(tx: Transaction, key: LineKey, capacity: number): Promise<LineRow> {
     const insert = `INSERT INTO ${this.#p}line VALUES (?, ?, ?, ?, 0, 0, 0, 0, 0) ON DUPLICATE KEY UPDATE touched = touched + 1`;
     await tx.change(insert, [...key, capacity]);
     return (await this.#lock(tx, key))!;
   }
 
   /** When the line is locked: the time after all waits, what is known of the claim, and the floor for a new line. */
-  async #facts(tx: Transaction, session: Buffer, id: Buffer, namespace: Value): Promise<Facts> {
+  async #facts(tx: Transaction, session: Buffer, id: Buffer, namespace: Buffer): Promise<Facts> {
     const p = this.#p;
     const [row] = await tx.rows(
       `SELECT CAST(clock.now AS CHAR), EXISTS (SELECT 1 FROM ${p}session WHERE namespace = ? AND expires <= clock.now),
@@ -201,7 +206,7 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
   }
 
   /** A part of a session's claims and, with the last of them, the session. True: there may be more. */
-  async #bury(tx: Transaction, session: Value, force: boolean): Promise<boolean> {
+  async #bury(tx: Transaction, session: Buffer, force: boolean): Promise<boolean> {
     const p = this.#p;
     const [row] = await tx.rows(`SELECT expires > ${NOW} FROM ${p}session WHERE id = ? FOR UPDATE`, [session]);
     if (!row || (Number(row[0]) === 1 && !force)) return false;
@@ -217,7 +222,7 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     return false;
   }
 
-  async #remove(tx: Transaction, key: readonly Value[], tokens: readonly bigint[]): Promise<void> {
+  async #remove(tx: Transaction, key: LineKey, tokens: readonly bigint[]): Promise<void> {
     const line = await this.#lock(tx, key);
     const these = `${LINE} AND token IN (${tokens.map(() => '?').join(', ')})`;
     // They may have left, or have been granted, until the line was ours.
@@ -234,7 +239,7 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
   }
 
   /** Grants to those after the frontier while they fit. */
-  async #admit(tx: Transaction, line: Line): Promise<void> {
+  async #admit(tx: Transaction, line: LineRow): Promise<void> {
     const p = this.#p;
     const find = `SELECT CAST(token AS CHAR), CAST(weight AS CHAR) FROM ${p}claim
       WHERE ${LINE} AND token > ? ORDER BY token LIMIT ${ADMIT_AT_ONCE}`;
@@ -254,7 +259,7 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     }
   }
 
-  async #lock(tx: Transaction, key: readonly Value[]): Promise<Line | undefined> {
+  async #lock(tx: Transaction, key: LineKey): Promise<LineRow | undefined> {
     const columns = ['capacity', 'held', 'waiting', 'frontier', 'last'].map((name) => `CAST(${name} AS CHAR)`);
     const [row] = await tx.rows(`SELECT ${columns.join(', ')} FROM ${this.#p}line WHERE ${LINE} FOR UPDATE`, key);
     if (!row) return undefined;
@@ -262,19 +267,19 @@ class Statements implements Record<Parameters<Steps>[0], (values: readonly Value
     return { key, capacity, held, waiting, frontier: BigInt(text(row[3])), last: BigInt(text(row[4])) };
   }
 
-  async #write(tx: Transaction, { key, capacity, held, waiting, frontier, last }: Line): Promise<void> {
+  async #write(tx: Transaction, { key, capacity, held, waiting, frontier, last }: LineRow): Promise<void> {
     const sql = `UPDATE ${this.#p}line SET capacity = ?, held = ?, waiting = ?, frontier = ?, last = ?, touched = ${NOW}`;
     await tx.change(`${sql} WHERE ${LINE}`, [capacity, held, waiting, frontier, last, ...key]);
   }
 
-  async #claim(tx: Transaction, [session, id]: readonly Value[]): Promise<StandingClaim | undefined> {
+  async #claim(tx: Transaction, session: Buffer, id: Buffer): Promise<ClaimRow | undefined> {
     const sql = `SELECT CAST(token AS CHAR), CAST(weight AS CHAR), held FROM ${this.#p}claim WHERE session = ? AND id = ?`;
-    const [row] = await tx.rows(sql, [session!, id!]);
+    const [row] = await tx.rows(sql, [session, id]);
     return row && { token: BigInt(text(row[0])), weight: Number(row[1]), isHeld: Number(row[2]) === 1 };
   }
 }
 
-interface StandingClaim {
+interface ClaimRow {
   readonly token: bigint;
   readonly weight: number;
   readonly isHeld: boolean;
@@ -291,10 +296,10 @@ interface Facts {
 }
 
 /** Claims that are ordered by line, as lines. */
-function* byLine(claims: readonly Row[]): Generator<{ readonly key: readonly Value[]; readonly tokens: bigint[] }> {
-  let line: { readonly key: readonly Value[]; readonly tokens: bigint[] } | undefined;
+function* byLine(claims: readonly Row[]): Generator<{ readonly key: LineKey; readonly tokens: bigint[] }> {
+  let line: { readonly key: LineKey; readonly tokens: bigint[] } | undefined;
   for (const [namespace, kind, name, token] of claims) {
-    const key = [namespace as Buffer, Number(kind), name as Buffer];
+    const key: LineKey = [namespace as Buffer, Number(kind), name as Buffer];
     if (line && !isSame(line.key, key)) yield line;
     if (!line || !isSame(line.key, key)) line = { key, tokens: [] };
     line.tokens.push(BigInt(text(token)));
@@ -302,8 +307,6 @@ function* byLine(claims: readonly Row[]): Generator<{ readonly key: readonly Val
   if (line) yield line;
 }
 
-function isSame([namespace, kind, name]: readonly Value[], other: readonly Value[]): boolean {
-  return (
-    kind === other[1] && (namespace as Buffer).equals(other[0] as Buffer) && (name as Buffer).equals(other[2] as Buffer)
-  );
+function isSame([namespace, kind, name]: LineKey, other: LineKey): boolean {
+  return kind === other[1] && namespace.equals(other[0]) && name.equals(other[2]);
 }

@@ -1,10 +1,12 @@
 /** The engine of all strategies that have one slot for each name; what a slot is, its store knows. */
 import type { Engine, EngineSetup, OpenOptions, Session, SessionListener } from '../../../core/engine.js';
 import type { Loss } from '../../../core/errors.js';
-import { SlotSession, type SlotStore } from '../../../kit/slot-session.js';
-import { bytes, callMs, type Database, text } from '../client/database.js';
+import { SlotSession } from '../../../kit/slot-session.js';
+import type { SlotStore } from '../../../kit/slot-store.js';
+import { callMs, type Database } from '../client/database.js';
+import { bytes, text } from '../client/port.js';
 import { MysqlRegisters } from '../registers.js';
-import { Sweeper } from './sweeper.js';
+import { RowSweeper } from './sweeper.js';
 
 /** What a store is made of, for one session. */
 export interface StoreSetup {
@@ -16,7 +18,7 @@ export interface StoreSetup {
   readonly withinMs: number;
   /** Else it is MySQL. */
   readonly mariadb: boolean;
-  readonly sweeper: Sweeper;
+  readonly sweeper: RowSweeper;
   readonly lost: (claimId: string, loss: Loss) => void;
 }
 
@@ -26,6 +28,8 @@ export interface SlotEngineSetup {
   /** Those that rows are left in. */
   readonly tables: readonly string[];
   readonly store: (setup: StoreSetup) => SlotStore;
+  /** What has to be true of the server before locks rest on it; asked once. Rejects if it is not. */
+  readonly prove?: (withinMs: number) => Promise<void>;
   /** What else the engine has opened. */
   readonly close: () => Promise<void>;
 }
@@ -34,7 +38,8 @@ export class SlotEngine implements Engine {
   readonly registers: MysqlRegisters;
   readonly #setup: SlotEngineSetup;
   readonly #engine: EngineSetup;
-  readonly #sweeper: Sweeper;
+  readonly #sweeper: RowSweeper;
+  #proof: Promise<void> | undefined;
 
   constructor(setup: SlotEngineSetup, engine: EngineSetup) {
     const { database, prefix, tables } = setup;
@@ -43,14 +48,15 @@ export class SlotEngine implements Engine {
     this.registers = new MysqlRegisters(database, engine.namespace, prefix);
     const { registers } = this;
     const namespace = bytes(engine.namespace);
-    this.#sweeper = new Sweeper({ database, prefix, tables, registers, namespace, clock: engine.clock });
+    this.#sweeper = new RowSweeper({ database, prefix, tables, registers, namespace, clock: engine.clock });
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
     const { database, prefix, store } = this.#setup;
     const { ttlMs } = options;
     // There is nothing to open. But who is not let in should hear it now.
-    const [row] = await database.rows('SELECT VERSION()', [], { withinMs: callMs(ttlMs), urgent: true });
+    await this.#prove(callMs(ttlMs));
+    const [row] = await database.rows('SELECT VERSION() AS version', [], { withinMs: callMs(ttlMs), urgent: true });
     const setup = {
       database,
       prefix,
@@ -65,6 +71,18 @@ export class SlotEngine implements Engine {
       clock: this.#engine.clock,
       store: (lost) => store({ ...setup, sweeper: this.#sweeper, lost }),
     });
+  }
+
+  #prove(withinMs: number): Promise<void> {
+    this.#proof ??= (this.#setup.prove?.(withinMs) ?? Promise.resolve()).catch((error: unknown) => {
+      this.#proof = undefined;
+      throw error;
+    });
+    return this.#proof;
+  }
+
+  async ping(): Promise<void> {
+    await this.#setup.database.rows('SELECT 1', [], { urgent: true });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

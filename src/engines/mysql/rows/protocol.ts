@@ -9,8 +9,8 @@
  * while; the floor remembers the highest token of what was deleted.
  */
 import type { Claim, ClaimRef } from '../../../core/engine.js';
-import type { HeldSlot, Pace, SlotStore, Taken } from '../../../kit/slot-session.js';
-import { bytes, text, type Value } from '../client/database.js';
+import type { HeldSlot, Pace, SlotStore, Taken } from '../../../kit/slot-store.js';
+import { bytes, text, type Value } from '../client/port.js';
 import type { StoreSetup } from './engine.js';
 import { firstToken, NOW } from '../tables.js';
 
@@ -23,12 +23,12 @@ type Take = (rows: Rows, claim: Claim) => Promise<Taken>;
 /** What both have in common. */
 class Rows implements SlotStore {
   readonly pace: Pace = { firstMs: 5, mostMs: 100 };
+  /** Each statement goes over whatever connection of the pool is free. */
+  readonly unordered = true;
   readonly setup: StoreSetup;
   readonly table: string;
   readonly ttlUs: number;
   readonly #take: Take;
-  /** Under way, by claim: a second question about the same claim gets the same answer. */
-  readonly #takes = new Map<string, Promise<Taken>>();
 
   constructor(setup: StoreSetup, table: string, take: Take) {
     this.setup = setup;
@@ -39,11 +39,7 @@ class Rows implements SlotStore {
 
   take(claim: Claim): Promise<Taken> {
     this.setup.sweeper.used();
-    const under = this.#takes.get(claim.id);
-    if (under) return under;
-    const taking = this.#take(this, claim).finally(() => this.#takes.delete(claim.id));
-    this.#takes.set(claim.id, taking);
-    return taking;
+    return this.#take(this, claim);
   }
 
   async keep(slots: readonly HeldSlot[]): Promise<readonly string[]> {
@@ -53,9 +49,6 @@ class Rows implements SlotStore {
   }
 
   async drop({ id, line }: ClaimRef): Promise<boolean> {
-    // On another connection a drop could overtake it, and find nothing yet. A try of ours would then be refused by what
-    // nobody wants any more, and after a close nobody would be left to drop it.
-    await this.#takes.get(id)?.catch(() => {});
     const { found } = await this.change(
       `UPDATE ${this.table} SET owner = '', until = ${NOW} WHERE namespace = ? AND name = ? AND owner = ?`,
       [...this.key(line.name), bytes(id)],
@@ -101,7 +94,10 @@ export function versionStore(setup: StoreSetup): SlotStore {
 
 /**
  * One statement. What it did it says with LAST_INSERT_ID, the only answer that does not depend on flags of the
- * connection: the token, or 0 if the row is another's. Assignments see those before them, so `until` comes last.
+ * connection: the token, or 0 if the row is another's.
+ *
+ * Assignments see those before them, or all see the old row (MariaDB's SIMULTANEOUS_ASSIGNMENT). So `until` comes last, and asks
+ * both whether the row was free and whether it is ours: it means the same either way.
  */
 async function takeRow(rows: Rows, { id, line: { name } }: Claim): Promise<Taken> {
   const { setup, table, ttlUs } = rows;
@@ -113,7 +109,7 @@ async function takeRow(rows: Rows, { id, line: { name } }: Claim): Promise<Taken
       ON DUPLICATE KEY UPDATE
         token = IF(${isFree}, LAST_INSERT_ID(GREATEST(token + 1, ${NOW})), IF(owner = ?, LAST_INSERT_ID(token), token + LAST_INSERT_ID(0))),
         owner = IF(${isFree}, ?, owner),
-        until = IF(owner = ?, ${NOW} + ?, until)`,
+        until = IF(${isFree} OR owner = ?, ${NOW} + ?, until)`,
     [...rows.key(name), owner, setup.namespace, ttlUs, owner, owner, owner, ttlUs],
   );
   return said > 0 ? { token: BigInt(said) } : { freeInMs: undefined };

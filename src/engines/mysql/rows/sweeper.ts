@@ -10,7 +10,8 @@
  * that was granted a short while ago.
  */
 import type { Clock, Timer } from '../../../core/clock.js';
-import { bytes, type Database, type Row, text, type Value } from '../client/database.js';
+import type { Database } from '../client/database.js';
+import { bytes, type Row, text, type Value } from '../client/port.js';
 import type { MysqlRegisters } from '../registers.js';
 import { NOW } from '../tables.js';
 
@@ -19,7 +20,7 @@ const CHUNK = 1_000;
 const IDLE_US = 5_000_000;
 const PAUSE_MS = 6_000;
 
-export interface SweeperSetup {
+export interface RowSweeperSetup {
   readonly database: Database;
   readonly clock: Clock;
   readonly namespace: Buffer;
@@ -28,13 +29,13 @@ export interface SweeperSetup {
   readonly registers: MysqlRegisters;
 }
 
-export class Sweeper {
-  readonly #setup: SweeperSetup;
+export class RowSweeper {
+  readonly #setup: RowSweeperSetup;
   #timer: Timer | undefined;
   #uses = 0;
   #closed = false;
 
-  constructor(setup: SweeperSetup) {
+  constructor(setup: RowSweeperSetup) {
     this.#setup = setup;
   }
 

@@ -14,9 +14,7 @@ DECLARE
   micros bigint := extract(epoch FROM clock_timestamp()) * 1000000;
   minted bigint;
 BEGIN
-  IF current_setting('synchronous_commit') = 'off' THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
+  PERFORM @durable();
   UPDATE @line SET last_token = greatest(last_token + 1, micros), used = clock_timestamp()
     WHERE namespace = a_namespace AND line = a_line RETURNING last_token INTO minted;
   IF NOT FOUND THEN
@@ -45,14 +43,12 @@ BEGIN
 END
 $$;
 
--- Tells those who wait, if there are any.
+-- Tells those who wait, if there are any. A lock of the transaction: one of the session would stay where this is cancelled.
 CREATE FUNCTION @wake(a_waiting bigint, a_channel text)
   RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF pg_try_advisory_lock(a_waiting) THEN
-    PERFORM pg_advisory_unlock(a_waiting);
-  ELSE
-    PERFORM pg_notify(a_channel, a_waiting::text);
+  IF NOT pg_try_advisory_xact_lock(a_waiting) THEN
+    PERFORM @tell(a_channel, a_waiting::text);
   END IF;
 END
 $$;
@@ -66,6 +62,24 @@ BEGIN
   held := CASE WHEN a_shared THEN pg_advisory_unlock_shared(a_key) ELSE pg_advisory_unlock(a_key) END;
   PERFORM @wake(a_waiting, a_channel);
   RETURN held;
+END
+$$;
+
+-- Frees all that this connection has of a key. For after a statement that was refused: a lock of the session is not undone
+-- with it, and nobody knows how far it got. The bound is for servers whose unlock always says yes.
+CREATE FUNCTION @free(a_key bigint, a_waiting bigint, a_channel text)
+  RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  -- The last of each is not held, which the server would warn us of.
+  PERFORM set_config('client_min_messages', 'error', true);
+  FOR tried IN 1..1000 LOOP
+    EXIT WHEN NOT pg_advisory_unlock_shared(a_key);
+  END LOOP;
+  FOR tried IN 1..1000 LOOP
+    EXIT WHEN NOT pg_advisory_unlock(a_key);
+  END LOOP;
+  PERFORM @wake(a_waiting, a_channel);
+  RETURN true;
 END
 $$;
 

@@ -5,10 +5,14 @@
  */
 import { createHash } from 'node:crypto';
 import { EngineError, type HoldfastError } from '../../../core/errors.js';
-import { explain, isConflict, isForgotten, isRefusal } from './errors.js';
+import { clearInterval, clearTimeout, setInterval, setTimeout } from '../../../core/real-time.js';
+import { explain, isConflict, isForgotten, isMissing, isReadOnly, isRefusal } from './errors.js';
 
 /** All values as the server writes them: what parsers the user has set for the types is no matter of ours. */
 export type Row = readonly (string | null)[];
+
+/** A statement on one connection. */
+export type Run = (text: string, values?: readonly unknown[]) => Promise<readonly Row[]>;
 
 export interface PgClient {
   connect(): Promise<unknown>;
@@ -27,7 +31,7 @@ export interface PgClient {
 export interface PgPool {
   connect(done: (error: unknown, client: PgClient | undefined) => void): void;
   end(): Promise<void>;
-  readonly options: { readonly max?: number };
+  readonly options: { readonly max?: number; readonly password?: unknown };
   readonly Client: new (options: object) => PgClient;
   readonly totalCount: number;
   readonly idleCount: number;
@@ -39,6 +43,9 @@ const LIMIT_MS = 5_000;
 const TRIES = 5;
 
 const RAW = { getTypeParser: () => String };
+
+/** In one message: a server that ends idle transactions may do so before it has heard the second. */
+export const BEGIN = 'BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0';
 
 export class Database {
   readonly pool: PgPool;
@@ -52,6 +59,11 @@ export class Database {
    * shares connections between transactions: they would be prepared on somebody else's.
    */
   prepares = false;
+  /** Makes the tables anew where there are none: behind the same address there may be another server than before. */
+  remake: (() => Promise<unknown>) | undefined;
+  /** Called when the server of one of the pool's connections takes no writes any more. */
+  turnedReadOnly: () => void = ignore;
+  #remaking: Promise<void> | undefined;
 
   constructor(pool: PgPool, owned: boolean) {
     this.pool = pool;
@@ -73,6 +85,7 @@ export class Database {
 
   /** One statement, in a transaction of its own. */
   async query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+    let remade = false;
     for (let tried = 1; ; tried += 1) {
       try {
         const { patienceMs, prepares } = this;
@@ -80,26 +93,72 @@ export class Database {
       } catch (error) {
         // Somebody has made the connection forget all that was prepared on it.
         if (isForgotten(error)) this.prepares = false;
-        else if (tried === TRIES || !isConflict(error)) throw explain(error);
+        else if (!remade && (await this.remade(error))) remade = true;
+        // One that meets a server without writes is destroyed, and the next one may lead to its successor.
+        else if (tried === TRIES || !(isConflict(error) || isReadOnly(error))) throw explain(error);
       }
     }
   }
 
+  /** Whether tables were missing, and may be there now. */
+  async remade(refusal: unknown): Promise<boolean> {
+    const { remake } = this;
+    if (!isMissing(refusal) || !remake) return false;
+    this.#remaking ??= again(remake).finally(() => (this.#remaking = undefined));
+    await this.#remaking;
+    return true;
+  }
+
   /** Several statements on one connection. */
-  async pinned<T>(
-    work: (run: (text: string, values?: readonly unknown[]) => Promise<readonly Row[]>) => Promise<T>,
-  ): Promise<T> {
-    return this.#once((client) => work((text, values) => ask(client, { text, values, limitMs: LIMIT_MS }))).catch(
-      (error: unknown) => {
-        throw explain(error);
-      },
-    );
+  async pinned<T>(work: (run: Run) => Promise<T>): Promise<T> {
+    return this.#once((client) => work(runOn(client))).catch((error: unknown) => {
+      throw explain(error);
+    });
+  }
+
+  /** On two connections of the pool, asked for together. Fails if it does not give both in time. */
+  async both<T>(work: (one: Run, other: Run) => Promise<T>): Promise<T> {
+    const seats: Run[] = [];
+    let over = false;
+    let settle!: { resolve: (value: T) => void; reject: (error: unknown) => void };
+    const done = new Promise<T>((resolve, reject) => (settle = { resolve, reject }));
+    const sit = async (run: Run): Promise<void> => {
+      if (over) return;
+      if (seats.push(run) === 2) work(seats[0]!, seats[1]!).then(settle.resolve, settle.reject);
+      // What fails costs both connections: a transaction may be left on them.
+      await done;
+    };
+    for (let seat = 0; seat < 2; seat += 1) this.pinned(sit).catch(settle.reject);
+    const timer = setTimeout(() => {
+      if (seats.length < 2) settle.reject(this.#noConnection());
+    }, this.limitMs);
+    try {
+      return await done;
+    } finally {
+      over = true;
+      clearTimeout(timer);
+    }
+  }
+
+  /** On a connection beside the pool, which is ended after it. */
+  async beside<T>(work: (run: Run) => Promise<T>): Promise<T> {
+    const client = this.aside();
+    client.on('error', ignore);
+    try {
+      await within(this.limitMs, client.connect());
+      return await work(runOn(client));
+    } catch (error) {
+      throw explain(error);
+    } finally {
+      void farewell(client, this.limitMs);
+    }
   }
 
   /** A connection beside the pool, not opened yet: it neither takes the pool's room nor waits for it. */
   aside(): PgClient {
     const { Client, options } = this.pool;
-    return new Client({ ...options, keepAlive: true });
+    // The pool hides its password from whoever copies or prints its options.
+    return new Client({ ...options, password: options.password, keepAlive: true });
   }
 
   async close(): Promise<void> {
@@ -115,6 +174,7 @@ export class Database {
     } catch (error) {
       // After a refusal the connection is as good as before; after anything else nobody knows what is on its way.
       broken = !isRefusal(error);
+      if (isReadOnly(error)) this.turnedReadOnly();
       throw error;
     } finally {
       // One that is broken may still have to say so.
@@ -174,6 +234,18 @@ export class Database {
   }
 }
 
+/** Once more on another connection, while those that we get lead to a server without writes. */
+async function again(work: () => Promise<unknown>): Promise<void> {
+  for (let tried = 1; ; tried += 1) {
+    try {
+      await work();
+      return;
+    } catch (error) {
+      if (tried === TRIES || !isReadOnly(error)) throw error;
+    }
+  }
+}
+
 /** Says good-bye. A server that hangs never answers that, and is not waited for. */
 export async function farewell(client: PgClient, limitMs: number): Promise<void> {
   // Else nothing may be left that keeps the process alive until it is done.
@@ -187,6 +259,10 @@ export function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
     const timer = setTimeout(() => reject(new EngineError(`PostgreSQL did not answer within ${limitMs} ms.`)), limitMs);
     work.then(resolve, reject).finally(() => clearTimeout(timer));
   });
+}
+
+function runOn(client: PgClient): Run {
+  return (text, values) => ask(client, { text, values, limitMs: LIMIT_MS });
 }
 
 /** What is wrong with a connection is told by the statement that fails. */

@@ -19,6 +19,11 @@ export interface LinkOptions {
   lost(why: string): void;
 }
 
+/** The connection is ours alone, so it has the settings that we need, whatever those of the user, the database and the pool. */
+const OWN_SETTINGS = `SELECT pg_catalog.set_config('idle_session_timeout', $1, false),
+  pg_catalog.set_config('statement_timeout', '0', false), pg_catalog.set_config('lock_timeout', '0', false),
+  pg_catalog.set_config('default_transaction_isolation', 'read committed', false)`;
+
 export class Link {
   readonly #options: LinkOptions;
   readonly #client: PgClient;
@@ -49,15 +54,30 @@ export class Link {
     return this.#over;
   }
 
-  query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+  async query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+    try {
+      return await this.#ask(text, values).catch(async (error: unknown) => {
+        if (await this.#options.database.remade(error)) return this.#ask(text, values);
+        throw error;
+      });
+    } catch (error) {
+      throw explain(error);
+    }
+  }
+
+  #ask(text: string, values: readonly unknown[]): Promise<readonly Row[]> {
     const question = { text, values, limitMs: this.#options.ttlMs, prepares: true };
     const answer = this.#last.then(() => ask(this.#client, question));
     this.#last = answer.catch((error: unknown) => {
       if (!isRefusal(error)) this.#end(error);
     });
-    return answer.catch((error: unknown) => {
-      throw explain(error);
-    });
+    return answer;
+  }
+
+  /** Whether it lives, on a server that takes writes: of one that does not any more others have left for its successor. */
+  async prove(): Promise<void> {
+    const [row] = await this.query(`SELECT pg_catalog.current_setting('transaction_read_only')`);
+    if (row![0] !== 'off') this.#end(new Error('the server has become read-only'));
   }
 
   close(): Promise<void> {
@@ -70,13 +90,13 @@ export class Link {
     await within(database.limitMs, this.#client.connect());
     // Held locks keep no process alive.
     this.#client.unref();
-    const [row] = await this.query('SELECT pg_backend_pid()');
+    const [row] = await this.query('SELECT pg_catalog.pg_backend_pid()::text');
     if (Number(row![0]) !== this.#client.processID) {
       throw new ConfigError(
         'postgres: advisory locks belong to a connection, and a pooler is between us and the server. Connect to the server itself, or use the strategy queue.',
       );
     }
-    await this.query(`SET idle_session_timeout = ${Math.ceil(ttlMs)}`);
+    await this.query(OWN_SETTINGS, [`${Math.ceil(ttlMs)}`]);
     await this.query(`LISTEN "${channel}"`);
   }
 

@@ -7,6 +7,7 @@
  * error, no messages. Until the message has come, the waiting ask by themselves, from time to time.
  */
 import type { Clock, Timer } from '../../../core/clock.js';
+import { quietly } from '../../../kit/message.js';
 import { warnOnce } from '../../../kit/warn-once.js';
 import { ask, type Database, farewell, type PgClient, type Row } from './database.js';
 import { explain, isRefusal } from './errors.js';
@@ -36,20 +37,35 @@ export class Listener {
 
   constructor(options: ListenerOptions) {
     this.#options = options;
-    this.#connect();
+    // Beats would go to one server, and the claims that they are about to another.
+    options.database.turnedReadOnly = () => this.#client && this.#lose(this.#client);
+  }
+
+  /** Begins to listen, if it does not already. */
+  start(): void {
+    if (!this.#client && !this.#timer && !this.#closed) this.#connect();
   }
 
   get hears(): boolean {
     return this.#hears;
   }
 
-  /** It hears, and nobody waits for an answer over it: one that does not come must not hold up the next question. */
-  get isFree(): boolean {
-    return this.#hears && !this.#asking;
+  /**
+   * Undefined: it does not hear, or somebody waits for an answer over it. One that does not come must not hold up the next
+   * question.
+   */
+  tryQuery(text: string, values: readonly unknown[]): Promise<readonly Row[]> | undefined {
+    return this.#client && this.#hears && !this.#asking ? this.#query(this.#client, text, values) : undefined;
   }
 
-  async query(text: string, values: readonly unknown[]): Promise<readonly Row[]> {
-    const client = this.#client!;
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#hears = false;
+    this.#timer?.close();
+    if (this.#client) await farewell(this.#client, this.#options.database.limitMs);
+  }
+
+  async #query(client: PgClient, text: string, values: readonly unknown[]): Promise<readonly Row[]> {
     this.#asking = true;
     try {
       return await ask(client, { text, values, limitMs: this.#options.database.patienceMs });
@@ -61,13 +77,6 @@ export class Listener {
     }
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    this.#hears = false;
-    this.#timer?.close();
-    if (this.#client) await farewell(this.#client, this.#options.database.limitMs);
-  }
-
   #connect(): void {
     const { database, channel } = this.#options;
     const client = database.aside();
@@ -75,7 +84,7 @@ export class Listener {
     this.#asking = false;
     client.on('error', () => this.#lose(client));
     client.on('end', () => this.#lose(client));
-    client.on('notification', ({ payload = '' }) => this.#heard(client, payload));
+    client.on('notification', ({ payload = '' }) => quietly(() => this.#heard(client, payload)));
     client
       .connect()
       .then(async () => {
@@ -93,7 +102,7 @@ export class Listener {
     if (this.#hears || this.#closed) return;
     const { database, clock, channel } = this.#options;
     this.#proof = PROOF + clock.id();
-    database.query('SELECT pg_notify($1, $2)', [channel, this.#proof]).catch(() => {
+    database.query('SELECT pg_catalog.pg_notify($1, $2)', [channel, this.#proof]).catch(() => {
       // The next beat tries again.
     });
   }

@@ -1,6 +1,9 @@
 /**
  * ioredis 5 and 6, and iovalkey, by shape. Messages come over a connection of their own, a duplicate of the user's.
  */
+import { EngineError } from '../../../core/errors.js';
+import { performance, setTimeout } from '../../../core/real-time.js';
+import { orStranger } from '../../../kit/stranger.js';
 import {
   atMostEvery,
   Channels,
@@ -8,12 +11,14 @@ import {
   explain,
   isHopeless,
   isUnknownCommand,
+  LEAVE_MS,
   type RedisPort,
   remembered,
   runCached,
   type Script,
   type Subscription,
 } from './port.js';
+import { type Address, refusalsOf } from './refusals.js';
 
 export interface IoredisClient extends Connection {
   readonly isCluster?: boolean;
@@ -25,10 +30,12 @@ export interface IoredisClient extends Connection {
 
 interface Connection {
   readonly status?: string;
+  /** Runs before the next try to connect. */
+  readonly reconnectTimeout?: { unref?(): void } | null;
   /** Its socket; clusters have several, and do not show them. */
   readonly stream?: { ref?(): void; unref?(): void } | undefined;
   connect(): Promise<unknown>;
-  disconnect(): void;
+  disconnect(reconnect?: boolean): void;
   on(event: string, listener: (...args: never[]) => void): unknown;
   off(event: string, listener: (...args: never[]) => void): unknown;
 }
@@ -51,8 +58,11 @@ export function isIoredis(client: object): client is IoredisClient {
 
 export class IoredisPort implements RedisPort {
   readonly cluster: boolean;
-  readonly #client: IoredisClient;
-  readonly #owned: boolean;
+  #client: IoredisClient;
+  /** Whether the client is ours to close. */
+  #owned: boolean;
+  /** Where a cluster, or Sentinels, are first asked. */
+  readonly #doors: readonly Address[];
   readonly #channels = new Channels();
   readonly #subscriber = remembered(() => this.#subscribe());
   /** Whether the cluster's nodes take subscriptions for their own slots only. */
@@ -64,16 +74,34 @@ export class IoredisPort implements RedisPort {
    */
   readonly #checkTopology = atMostEvery(TOPOLOGY_MS, () => this.#ask((subscriber) => subscriber.refreshSlotsCache?.()));
 
+  /**
+   * The user's client stays where it is, because other commands may be under way there: from here on we have one of our own. The
+   * subscriber says nothing that a replica would refuse, so it has to be told.
+   */
+  readonly #leave = atMostEvery(LEAVE_MS, () => {
+    if (this.cluster || this.#closed) return;
+    if (this.#owned) this.#client.disconnect(true);
+    else this.#replace();
+    this.#ask((subscriber) => subscriber.disconnect(true));
+  });
+
   /** Since when a subscriber of a cluster has refused everything. */
   #strandedSince: number | undefined;
 
   #closed = false;
   #calls = 0;
+  #listening = 0;
+  /** Why there is no connection, as the first who tried was told: what calls are told is what came of it. */
+  #broken: unknown;
   /** Why a client of ours is of no use, though it is connected: it goes on in database 0 if there is no other. */
   #refusal: unknown;
 
-  /** @param owned whether the client is ours to close. */
-  constructor(client: IoredisClient, owned: boolean) {
+  /**
+   * @param owned whether the client is ours to close.
+   * @param doors where a cluster, or Sentinels, are first asked, if we know.
+   */
+  constructor(client: IoredisClient, owned: boolean, doors: readonly Address[] = []) {
+    this.#doors = doors;
     this.cluster = client.isCluster === true;
     this.#client = client;
     this.#owned = owned;
@@ -82,9 +110,13 @@ export class IoredisPort implements RedisPort {
 
   run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const words = [...keys, ...args];
-    const answer = runCached(this.#client.evalsha(sha1, keys.length, ...words), () =>
-      this.#client.eval(text, keys.length, ...words),
-    );
+    const client = this.#client;
+    if (this.#owned && client.status === 'end' && !this.#closed) void client.connect().catch(() => {});
+    const answer = runCached(
+      client.evalsha(sha1, keys.length, ...words),
+      () => client.eval(text, keys.length, ...words),
+      this.#leave,
+    ).catch((error: unknown) => this.#explain(error));
     return this.#owned ? this.#awake(answer) : answer;
   }
 
@@ -102,8 +134,50 @@ export class IoredisPort implements RedisPort {
     }
   }
 
+  async #explain(error: unknown): Promise<never> {
+    // Behind Sentinel commands wait for a connection until their time is over.
+    const isLater = isAftermath(error) || (!this.cluster && isTimeUp(error));
+    const known = isLater && this.#broken !== undefined ? this.#broken : error;
+    if (this.#doors.length === 0 || !isAftermath(known)) throw known;
+    throw (await refusalsOf(this.#doors)) ?? known;
+  }
+
+  /**
+   * Listens to what happens to a connection of ours. Without a listener ioredis prints errors, and the pauses before it connects
+   * anew would keep a process alive that nobody waits for: who does is kept alive by waiting.
+   */
+  #attend(connection: Connection): void {
+    connection.on('error', (error: unknown) => {
+      const root = rootOf(error);
+      if (this.#broken === undefined || !isAftermath(root)) this.#broken = root;
+      // It would go on trying, and keep the process alive by that. The next who asks connects it.
+      if (this.#idle && !this.#closed) connection.disconnect();
+    });
+    connection.on('node error', (error: unknown) => (this.#broken = error));
+    connection.on('ready', () => (this.#broken = undefined));
+    connection.on('reconnecting', () => connection.reconnectTimeout?.unref?.());
+    let greeted = true;
+    connection.on('connect', () => (greeted = false));
+    connection.on('ready', () => (greeted = true));
+    connection.on('close', () => {
+      if (!greeted && !isHopeless(this.#broken)) this.#broken = new EngineError(STRANGER, { cause: this.#broken });
+      greeted = true;
+    });
+  }
+
+  /** Nobody asks, and nobody listens. */
+  get #idle(): boolean {
+    return this.#owned && this.#calls === 0 && this.#listening === 0 && this.#channels.names.length === 0;
+  }
+
+  #replace(): void {
+    this.#client = this.#client.duplicate({ lazyConnect: false }) as IoredisClient;
+    this.#owned = true;
+    this.#own(this.#client);
+  }
+
   #own(client: IoredisClient): void {
-    // Without a listener ioredis prints them. That it can't connect is told by the calls that fail.
+    this.#attend(client);
     client.on('error', (error: unknown) => {
       if (isHopeless(error)) this.#refusal = error;
     });
@@ -117,14 +191,23 @@ export class IoredisPort implements RedisPort {
   /** A failover that is noticed while it connects anew makes ioredis give up for ever. */
   #revive(connection: Connection): void {
     connection.on('end', () => {
-      if (this.#closed || this.cluster) return;
+      if (this.#closed || this.cluster || this.#idle) return;
       setTimeout(() => void (this.#closed || connection.connect().catch(() => {})), REVIVE_MS).unref();
     });
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
+    this.#listening += 1;
+    try {
+      return await this.#listen(channel, listener);
+    } finally {
+      this.#listening -= 1;
+    }
+  }
+
+  async #listen(channel: string, listener: ChannelListener): Promise<Subscription> {
     const subscriber = await this.#subscriber.get();
-    await whenReady(subscriber);
+    await whenReady(subscriber).catch((error: unknown) => this.#explain(rootOf(error)));
     // Who has lost its session does not beat.
     if (this.cluster) this.#checkTopology();
     this.#channels.add(channel, listener);
@@ -199,8 +282,7 @@ export class IoredisPort implements RedisPort {
 
   async #subscribe(): Promise<Subscriber> {
     const subscriber = this.cluster ? this.#clusterSubscriber() : this.#singleSubscriber();
-    // Without a listener ioredis prints them. That it can't connect is told by the calls that fail.
-    subscriber.on('error', () => {});
+    this.#attend(subscriber);
     const message = (channel: string, text: string): void => this.#channels.message(channel, text);
     subscriber.on('message', message);
     subscriber.on('smessage', message);
@@ -255,18 +337,43 @@ export class IoredisPort implements RedisPort {
 /** Rejects with what stands in the way, so that the caller hears it: commands would wait for ever, and say nothing. */
 function whenReady(subscriber: Subscriber): Promise<void> {
   if (subscriber.status === 'ready') return Promise.resolve();
-  if (subscriber.status === 'wait') void subscriber.connect().catch(() => {});
+  if (subscriber.status === 'wait' || subscriber.status === 'end') void subscriber.connect().catch(() => {});
   return new Promise((resolve, reject) => {
     const settle = (error?: Error): void => {
       subscriber.off('ready', onReady);
       subscriber.off('error', settle);
+      subscriber.off('close', onClose);
       if (error) reject(error);
       else resolve();
     };
     const onReady = (): void => settle();
+    const onClose = (): void => settle(new Error('Connection is closed.'));
     subscriber.on('ready', onReady);
     subscriber.on('error', settle);
+    subscriber.on('close', onClose);
   });
+}
+
+const STRANGER = `The connection was closed before Redis had answered. ${orStranger('Redis, with or without TLS as in the URL,')}`;
+
+/** What calls are told when there is no connection, or was none for too long. */
+function isAftermath(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    (error.name === 'MaxRetriesPerRequestError' ||
+      /^(Connection is closed|None of startup nodes|All sentinels are unreachable)/.test(error.message))
+  );
+}
+
+function isTimeUp(error: unknown): boolean {
+  return error instanceof Error && error.message === 'Command timed out';
+}
+
+/** A cluster's client hides it in an error about all of its nodes. */
+function rootOf(error: unknown): unknown {
+  const root = (error as { lastNodeError?: unknown } | null)?.lastNodeError ?? error;
+  if (!(root instanceof Error) || !/Unknown RESP type|Protocol error, got/.test(root.message)) return root;
+  return new EngineError(`What answers there does not speak as Redis does. ${orStranger('Redis')}`, { cause: root });
 }
 
 const REVIVE_MS = 100;
@@ -280,6 +387,8 @@ const SUBSCRIBER_OPTIONS = {
   lazyConnect: true,
   enableOfflineQueue: true,
   keyPrefix: '',
+  // It would tell the server its name on every connection, and keep what it could not tell for ever.
+  disableClientInfo: true,
   // We do it ourselves: only then do we know when no message is missed any more.
   autoResubscribe: false,
   // It must come back whenever the server does.

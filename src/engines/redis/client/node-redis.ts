@@ -8,6 +8,7 @@ import {
   Channels,
   type ChannelListener,
   isUnknownCommand,
+  LEAVE_MS,
   type RedisPort,
   remembered,
   runCached,
@@ -34,15 +35,18 @@ interface Messages {
   setMaxListeners(count: number): unknown;
 }
 
-export interface NodeRedisClient extends Messages {
+interface Commands {
+  evalSha(sha1: string, options: EvalOptions): Promise<unknown>;
+  eval(text: string, options: EvalOptions): Promise<unknown>;
+}
+
+export interface NodeRedisClient extends Messages, Commands {
   readonly isOpen?: boolean;
   /** Clusters have it. */
   readonly masters?: unknown;
-  evalSha(sha1: string, options: EvalOptions): Promise<unknown>;
-  eval(text: string, options: EvalOptions): Promise<unknown>;
   readonly options?: { readonly socket?: object };
   /** Single clients have it; what it makes is not connected. */
-  duplicate?(overrides: unknown): Messages & { connect(): Promise<unknown>; destroy(): void };
+  duplicate?(overrides: unknown): Messages & Commands & { connect(): Promise<unknown>; destroy(): void };
 }
 
 export function isNodeRedis(client: object): client is NodeRedisClient {
@@ -67,6 +71,25 @@ export class NodeRedisPort implements RedisPort {
   readonly #resumed = (): void => this.#channels.resumed();
   readonly #messages = remembered(() => this.#connect());
   #destroy: (() => void) | undefined;
+  /** What we send commands over: the user's client, until it turned out to be connected to a replica. */
+  #commands: Commands;
+  #destroyCommands: (() => void) | undefined;
+  #closed = false;
+  /**
+   * The user's client stays where it is, because other commands may be under way there: from here on we have one of our own. The
+   * subscriber says nothing that a replica would refuse, so it is replaced, too.
+   */
+  readonly #leave = atMostEvery(LEAVE_MS, () => {
+    if (this.cluster || this.#closed || !this.#client.duplicate) return;
+    const client = this.#client.duplicate({});
+    // An error without a listener ends the process. That it can't connect is told by the calls that fail.
+    client.on('error', () => {});
+    client.connect().catch(() => {});
+    this.#destroyCommands?.();
+    this.#destroyCommands = () => client.destroy();
+    this.#commands = client;
+    if (this.#messages.made) void this.#replaceSubscriber();
+  });
   #sharded: boolean;
   /**
    * When a slot moves, its node ends the subscriptions. Version 5 drops them, version 6 moves them unless the node it asks
@@ -83,12 +106,14 @@ export class NodeRedisPort implements RedisPort {
   constructor(client: NodeRedisClient) {
     this.cluster = client.masters !== undefined;
     this.#client = client;
+    this.#commands = client;
     this.#sharded = this.cluster;
   }
 
   run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const options = { keys, arguments: args };
-    return runCached(this.#client.evalSha(sha1, options), () => this.#client.eval(text, options));
+    const client = this.#commands;
+    return runCached(client.evalSha(sha1, options), () => client.eval(text, options), this.#leave);
   }
 
   async listen(channel: string, listener: ChannelListener): Promise<Subscription> {
@@ -96,7 +121,7 @@ export class NodeRedisPort implements RedisPort {
     this.#channels.add(channel, listener);
     try {
       const kind = await this.#subscribeTo(messages, channel);
-      return { kind, close: () => this.#unsubscribeFrom(messages, channel, kind) };
+      return { kind, close: () => this.#unsubscribeFrom(channel, kind) };
     } catch (error) {
       this.#channels.remove(channel);
       throw error;
@@ -109,7 +134,9 @@ export class NodeRedisPort implements RedisPort {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     this.#shardedChannels.clear();
+    this.#destroyCommands?.();
     const messages = await this.#messages.made?.catch(() => undefined);
     if (messages) {
       for (const event of RESUMPTIONS) messages.off(event, this.#resumed);
@@ -134,12 +161,28 @@ export class NodeRedisPort implements RedisPort {
     return 'p';
   }
 
-  async #unsubscribeFrom(messages: Messages, channel: string, kind: Subscription['kind']): Promise<void> {
+  /** What the old one was subscribed to, and whatever was told there meanwhile is looked up. */
+  async #replaceSubscriber(): Promise<void> {
+    const destroy = this.#destroy;
+    this.#messages.forget();
+    try {
+      const messages = await this.#messages.get();
+      await Promise.all(this.#channels.names.map((name) => this.#subscribeTo(messages, name)));
+      this.#channels.resumed();
+    } catch {
+      // Who listens next makes another; beats find what is missed until then.
+    } finally {
+      destroy?.();
+    }
+  }
+
+  async #unsubscribeFrom(channel: string, kind: Subscription['kind']): Promise<void> {
     this.#channels.remove(channel);
     this.#shardedChannels.delete(channel);
     try {
-      if (kind === 's') await messages.sUnsubscribe(channel);
-      else await messages.unsubscribe(channel);
+      const messages = await this.#messages.made;
+      if (kind === 's') await messages?.sUnsubscribe(channel);
+      else await messages?.unsubscribe(channel);
     } catch {
       // A cluster's client closes a connection without subscriptions, and rejects if two of them end at once.
     }

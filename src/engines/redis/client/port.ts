@@ -3,8 +3,9 @@
  * shape: ioredis and iovalkey in ioredis.ts, node-redis in node-redis.ts.
  */
 import { createHash } from 'node:crypto';
-import { EngineError } from '../../../core/errors.js';
-import { warnOnce } from '../../../kit/warn-once.js';
+import { EngineError, sentence } from '../../../core/errors.js';
+import { performance } from '../../../core/real-time.js';
+import { quietly } from '../../../kit/message.js';
 
 export interface RedisPort {
   readonly cluster: boolean;
@@ -38,13 +39,38 @@ export function defineScript(text: string): Script {
   return { text, sha1: createHash('sha1').update(text).digest('hex') };
 }
 
-/** By its hash; the server forgets scripts when it restarts, fails over or is told to, and then it gets the text. */
-export function runCached(byHash: Promise<unknown>, byText: () => Promise<unknown>): Promise<unknown> {
-  return byHash.catch((error: unknown) => {
-    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return byText().catch(explain);
+/**
+ * By its hash; the server forgets scripts when it restarts, fails over or is told to, and then it gets the text.
+ *
+ * @param leave called when the server turns out to be a replica: its connections are of no use.
+ */
+export function runCached(
+  byHash: Promise<unknown>,
+  byText: () => Promise<unknown>,
+  leave: () => void,
+): Promise<unknown> {
+  const failed = (error: unknown): never => {
+    if (isDemoted(error)) leave();
     return explain(error);
-  });
+  };
+  return byHash.catch((error: unknown) =>
+    error instanceof Error && error.message.startsWith('NOSCRIPT') ? byText().catch(failed) : failed(error),
+  );
 }
+
+/** Redis 6 has it in the middle of what went wrong with a script. */
+const DEMOTED = /(^|-)(READONLY|MASTERDOWN)\b/;
+
+/**
+ * Whether a server that was a primary says that it is a replica. After a switch-over behind a stable address it goes on serving the
+ * connections that it has; new ones find its successor.
+ */
+function isDemoted(error: unknown): boolean {
+  return error instanceof Error && DEMOTED.test(error.message);
+}
+
+/** A server that was demoted answers everything with the same error until it is left; once is enough. */
+export const LEAVE_MS = 500;
 
 const HOPELESS = /^(NOAUTH|WRONGPASS|NOPERM|ERR invalid password|ERR (DB index|invalid DB)|ERR unknown command)/i;
 
@@ -54,9 +80,14 @@ export function isHopeless(error: unknown): boolean {
 }
 
 export function explain(error: unknown): never {
+  if (isDemoted(error))
+    throw new EngineError(
+      `This Redis server is a read-only replica now. A new connection may find its successor: ${(error as Error).message}`,
+      { cause: error },
+    );
   if (!isHopeless(error)) throw error;
   throw new EngineError(
-    `Redis refuses: ${(error as Error).message}. Look at the user, the password, the database and the rights (docs/engines/redis.md).`,
+    `Redis refuses: ${sentence((error as Error).message)} Look at the user, the password, the database and the rights (docs/engines/redis.md).`,
     { cause: error, retryable: false },
   );
 }
@@ -83,11 +114,11 @@ export class Channels {
   }
 
   message(channel: string, text: string): void {
-    this.#listeners.get(channel)?.message(text);
+    quietly(() => this.#listeners.get(channel)?.message(text));
   }
 
   resumed(): void {
-    for (const listener of this.#listeners.values()) listener.resumed();
+    for (const listener of this.#listeners.values()) quietly(() => listener.resumed());
   }
 }
 
@@ -127,11 +158,4 @@ export function atMostEvery(ms: number, run: () => void): () => void {
     last = now;
     run();
   };
-}
-
-export function warnUnguarded(): void {
-  warnOnce(
-    'This Redis user may not call INFO, so a restart or a failover can’t be noticed: locks that were lost with it may ' +
-      'be granted again at once. Allow it (ACL: +info), or set epochGuard to false if that does not matter.',
-  );
 }

@@ -2,8 +2,12 @@
  * One shard as one client sees it. What is asked for in one turn of the event loop goes to the server as one script
  * call, however many locks it is about; the answers come back in the same order.
  */
-import type { Clock, Timer } from '../../../core/clock.js';
-import type { RedisPort } from '../client/port.js';
+import type { Clock } from '../../../core/clock.js';
+import { nextTick, setTimeout } from '../../../core/real-time.js';
+import { DeathWatch } from '../../../kit/death-watch.js';
+import { EngineError } from '../../../core/errors.js';
+import { defineScript, type RedisPort } from '../client/port.js';
+import { guardWord } from '../epoch-guard.js';
 import { STEPS } from './protocol.js';
 
 interface Step {
@@ -17,7 +21,8 @@ export interface ShardOptions {
   readonly clock: Clock;
   /** What the shard's keys begin with. */
   readonly prefix: string;
-  readonly epochGuard: boolean;
+  /** How long the epoch guard lasts at least; undefined: there is none. */
+  readonly leastGuardMs: number | undefined;
   /** Whether any of ours waits in this shard. */
   readonly waits: () => boolean;
 }
@@ -32,22 +37,20 @@ const MIGRATION_PAUSE_MS = 50;
 /** What the script answers when it did not get through with what is due. */
 const MORE = -2;
 
-/** All who wait look when a session should have died; the first of them does the work, so they come one after the other. */
-const STAGGER_MS = 50;
-
 export class Shard {
   readonly #options: ShardOptions;
   readonly #keys: readonly string[];
   /** What stands before the steps of every call. */
   readonly #head: readonly string[];
   #queue: Step[] = [];
-  #looking: Timer | undefined;
-  #lookAt = Number.POSITIVE_INFINITY;
+  readonly #deaths: DeathWatch;
 
   constructor(options: ShardOptions) {
     this.#options = options;
     this.#keys = ['sessions', 'state', 'order'].map((key) => options.prefix + key);
-    this.#head = [options.epochGuard ? '1' : '0', this.inboxes];
+    const { clock, waits } = options;
+    this.#deaths = new DeathWatch({ clock, waits, look: () => this.#look() });
+    this.#head = [guardWord(options.leastGuardMs), this.inboxes];
   }
 
   get inboxes(): string {
@@ -58,13 +61,12 @@ export class Shard {
     return new Promise((answer, fail) => {
       this.#queue.push({ words, answer, fail });
       // After all that is ready to run has run: then nothing more joins this turn.
-      if (this.#queue.length === 1) process.nextTick(() => this.#send());
+      if (this.#queue.length === 1) nextTick(() => this.#send());
     });
   }
 
   close(): void {
-    this.#looking?.close();
-    this.#lookAt = Number.NEGATIVE_INFINITY;
+    this.#deaths.close();
   }
 
   #send(): void {
@@ -82,44 +84,64 @@ export class Shard {
       (error: unknown) => {
         if (tried < MIGRATION_TRIES && isMigrating(error)) {
           setTimeout(() => this.#perform(steps, tried + 1), MIGRATION_PAUSE_MS);
-        } else if (steps.length > 1 && isFull(error)) {
-          // An enter needs room; what frees or renews does not, and must not fail with it.
+        } else if (steps.length > 1 && (isFull(error) || isDamage(error))) {
+          // An enter needs room; what frees or renews does not, and must not fail with it. Nor must one name fail with another.
           for (const step of steps) this.#perform([step]);
         } else {
-          for (const step of steps) step.fail(error);
+          void this.#failed(steps, error);
         }
       },
     );
+  }
+
+  async #failed(steps: readonly Step[], error: unknown): Promise<void> {
+    const cause = isDamage(error) ? damaged(await this.#damagedKey(), error) : error;
+    for (const step of steps) step.fail(cause);
+  }
+
+  /** The one that has another type than ours; else it is a record of the state that can't be read. */
+  async #damagedKey(): Promise<string> {
+    const found = await this.#options.port.run(DAMAGED, this.#keys, []).catch(() => 2);
+    return this.#keys[Number(found) - 1] ?? this.#keys[1]!;
   }
 
   #answered(steps: readonly Step[], answers: readonly unknown[]): void {
     for (let at = 0; at < steps.length; at += 1) steps[at]!.answer(answers[at + 1]);
     const lookMs = Number(answers[0]);
     if (lookMs === MORE) this.#look();
-    else if (lookMs >= 0) this.#lookIn(lookMs);
+    else this.#deaths.expect(lookMs);
   }
 
-  /** The dead send nothing: those who wait for them look by themselves. The beat looks, too, but seldom. */
-  #lookIn(ms: number): void {
-    const { clock, waits } = this.#options;
-    if (!waits()) return;
-    const delayMs = ms + 1 + clock.random() * STAGGER_MS;
-    const at = clock.now() + delayMs;
-    if (this.#lookAt <= at) return;
-    this.#looking?.close();
-    this.#lookAt = at;
-    this.#looking = clock.timer(delayMs, () => {
-      this.#lookAt = Number.POSITIVE_INFINITY;
-      if (waits()) this.#look();
-    });
-    this.#looking.unref();
-  }
-
+  /** The beat looks, too, but seldom. */
   #look(): void {
     this.step(['reap', '', '0']).catch(() => {
       // The next beat brings the next time to look.
     });
   }
+}
+
+/** KEYS: as those of the steps. Answer: which of them has another type than ours; 2, the state, if none has. O(1). */
+const DAMAGED = defineScript(String.raw`
+local function fails(command, key)
+  local answer = redis.pcall(command, key, '')
+  return type(answer) == 'table' and answer.err ~= nil
+end
+return fails('ZSCORE', KEYS[1]) and 1 or fails('ZSCORE', KEYS[3]) and 3 or 2
+`);
+
+/** The script met what it can't have written: a key of another type, a record that is none. Everything in it may be repeated. */
+function isDamage(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    /WRONGTYPE|user_script:\d+:.*(bad argument|data string too short|attempt to)/s.test(error.message)
+  );
+}
+
+function damaged(key: string, error: unknown): EngineError {
+  return new EngineError(
+    `The key ${key} holds what Holdfast did not write. Delete it: all who have locks there are told that they are lost. ${(error as Error).message}`,
+    { cause: error, retryable: false },
+  );
 }
 
 /** Nothing of the call was performed. */

@@ -3,9 +3,10 @@
  * the keys are named in keys.ts.
  *
  *     enter ─▶ script ─▶ held              one round trip
- *              script ─▶ waiting ┄┄ leave of another: script ─▶ PUBLISH to our inbox, with the token ─▶ held
+ *              script ─▶ waiting ┄┄ leave of another: script ─▶ PUBLISH to our inbox, with token and nonce ─▶ held
  *
- * A message is a hint: who missed one finds its grant when the subscription is back, or with the next beat.
+ * A message is a hint, and a grant is believed if it has the nonce of its claim: see kit/message.ts. Who missed one finds its grant
+ * when the subscription is back, or with the next beat.
  */
 import type { Clock } from '../../../core/clock.js';
 import type {
@@ -18,8 +19,9 @@ import type {
   SessionListener,
 } from '../../../core/engine.js';
 import { listLines } from './listing.js';
-import { explain, type RedisPort, warnUnguarded } from '../client/port.js';
+import { explain, type RedisPort } from '../client/port.js';
 import { RedisRegisters } from '../registers.js';
+import { warnUnguarded } from '../unguarded.js';
 import { RedisSession } from './session.js';
 import { Shard } from './batch.js';
 import { allRealms, realmOf, shardPrefix } from './keys.js';
@@ -29,21 +31,22 @@ export class QueueEngine implements Engine {
   readonly #port: RedisPort;
   readonly #clock: Clock;
   readonly #namespace: string;
-  readonly #epochGuard: boolean;
+  readonly #leastGuardMs: number | undefined;
   readonly #shards = new Map<string, { readonly shard: Shard; readonly sessions: Set<RedisSession> }>();
 
-  constructor(port: RedisPort, epochGuard: boolean, { namespace, clock }: EngineSetup) {
+  constructor(port: RedisPort, leastGuardMs: number | undefined, { namespace, clock }: EngineSetup) {
     this.#port = port;
     this.#clock = clock;
     this.#namespace = namespace;
-    this.#epochGuard = epochGuard;
-    this.registers = new RedisRegisters(port, (name) => `${this.#prefix(realmOf(name, port.cluster))}register:${name}`);
+    this.#leastGuardMs = leastGuardMs;
+    this.registers = new RedisRegisters(port, namespace);
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
     const { shard, sessions } = this.#shard(options.realm);
     const session: RedisSession = new RedisSession({
       shard,
+      clock: this.#clock,
       options,
       listener,
       checkSubscriber: () => this.#port.checkSubscriber(),
@@ -94,7 +97,7 @@ export class QueueEngine implements Engine {
       port: this.#port,
       clock: this.#clock,
       prefix: this.#prefix(realm),
-      epochGuard: this.#epochGuard,
+      leastGuardMs: this.#leastGuardMs,
       waits: () => [...sessions].some((session) => session.waits),
     });
     this.#shards.set(realm, { shard, sessions });

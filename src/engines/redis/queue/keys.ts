@@ -30,6 +30,10 @@ export function shardPrefix(namespace: string, realm: string): string {
   return `${namespace.replace(/[%{}]/g, encodeURIComponent)}:{${realm === SINGLE_REALM ? '0' : realm}}:`;
 }
 
+export function registerKey(namespace: string, name: string, cluster: boolean): string {
+  return `${shardPrefix(namespace, realmOf(name, cluster))}register:${name}`;
+}
+
 /** 32 bits, over the bytes of UTF-8. */
 function fnv1a(text: string): number {
   let hash = 0x811c9dc5;

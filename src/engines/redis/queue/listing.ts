@@ -1,8 +1,9 @@
 /** Looks at lines without touching them: which there are, page by page, and one of them whole. */
 import type { EngineClaim, EngineLine, LineQuery, LineRef } from '../../../core/engine.js';
-import { defineScript, type RedisPort } from '../client/port.js';
 import { lineId, lineRef } from '../../../kit/line-id.js';
-import { chunks } from './session.js';
+import { chunks } from '../chunks.js';
+import { defineScript, type RedisPort } from '../client/port.js';
+import { LAYOUT } from './script/records.js';
 
 const PAGE = 200;
 
@@ -20,18 +21,23 @@ end
 return found
 `);
 
-/** KEYS: state, order. ARGV: a line's id. Answer: capacity, then for each claim id, place, weight, token, since, note. O(claims). */
+/**
+ * KEYS: state, order. ARGV: a line's id. Answer: capacity, then for each claim id, place, weight, token, since, note. What can't be
+ * read is passed over. O(claims).
+ */
 const VIEW = defineScript(String.raw`
 local line = redis.call('HGET', KEYS[1], 'l' .. ARGV[1])
-if not line then return {} end
-local capacity, _, _, frontier = struct.unpack('<dddc16', line)
+local fine, capacity, _, _, frontier = pcall(struct.unpack, '${LAYOUT.line}', line)
+if not fine then return {} end
 local view, from = { capacity }, 'L' .. ARGV[1] .. '\n'
 for _, member in ipairs(redis.call('ZRANGEBYLEX', KEYS[2], '[' .. from, '(' .. from .. '\255')) do
   local id = string.sub(member, #from + 18)
   local claim = redis.call('HGET', KEYS[1], 'c' .. id)
-  local _, weight, since, token, _, _, note = struct.unpack('<dddc16I4c0I4c0I4c0', claim)
-  for _, word in ipairs({ id, token <= frontier and 'held' or 'waiting', weight, token, since, note }) do
-    view[#view + 1] = word
+  local fine, _, weight, since, token, _, _, note = pcall(struct.unpack, '${LAYOUT.claim}', claim)
+  if fine and string.find(token, '^%d+$') then
+    for _, word in ipairs({ id, token <= frontier and 'held' or 'waiting', weight, token, since, note }) do
+      view[#view + 1] = word
+    end
   end
 end
 return view

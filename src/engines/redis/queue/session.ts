@@ -1,4 +1,5 @@
 /** A session in one shard: each call is one step of the script. */
+import type { Clock } from '../../../core/clock.js';
 import type {
   Claim,
   ClaimRef,
@@ -12,17 +13,20 @@ import type {
 } from '../../../core/engine.js';
 import { Awaited } from '../../../kit/awaited.js';
 import { lineId, lineRef } from '../../../kit/line-id.js';
+import { chunks } from '../chunks.js';
+import { GUARD_REMEDY } from '../epoch-guard.js';
 import type { ChannelListener, Subscription } from '../client/port.js';
 import type { Shard } from './batch.js';
 
 /** The answer to a try that was refused before all of the dead were out of the way. */
 const AGAIN = 'a';
 
-/** As the script writes it. */
-const TOKEN = /^\d{16}$/;
+/** The answer to an open where the server does not let us see its epoch. */
+const UNSEEN = 'x';
 
 export interface RedisSessionOptions {
   readonly shard: Shard;
+  readonly clock: Clock;
   readonly options: OpenOptions;
   readonly listener: SessionListener;
   /** The subscriber is to prove that it lives. */
@@ -39,7 +43,7 @@ export class RedisSession implements Session, ChannelListener {
 
   constructor(setup: RedisSessionOptions) {
     this.#setup = setup;
-    this.#awaited = new Awaited(setup.listener);
+    this.#awaited = new Awaited(setup.listener, () => setup.clock.id());
     this.#id = setup.options.id;
     this.ttlMs = setup.options.ttlMs;
   }
@@ -51,16 +55,19 @@ export class RedisSession implements Session, ChannelListener {
   /** @returns whether the server lets us see its epoch. */
   async open(inbox: string, subscription: Subscription): Promise<boolean> {
     this.#subscription = subscription;
-    return Number(await this.#step('open', this.#id, inbox, subscription.kind, this.ttlMs)) === 1;
+    const answer = String(await this.#step('open', this.#id, inbox, subscription.kind, this.ttlMs));
+    this.#heardGuard(answer);
+    return answer !== UNSEEN;
   }
 
   async enter({ id, line, serial, weight, capacity, wait, note }: Claim): Promise<Place> {
-    this.#awaited.add(id);
-    const words = [id, this.#id, lineId(line), serial, weight, capacity, wait ? 1 : 0, note] as const;
+    const nonce = this.#awaited.add(id);
+    const words = [id, this.#id, lineId(line), serial, weight, capacity, wait ? 1 : 0, note, nonce] as const;
     let answer = AGAIN;
     while (answer === AGAIN) answer = String(await this.#step('enter', ...words));
     const place = placeOf(answer);
-    if (place.state !== 'waiting') this.#awaited.delete(id);
+    if (place.state !== 'waiting') this.#awaited.answered(id, nonce);
+    if (place.state === 'waiting' || place.state === 'refused') this.#heardGuard(answer.slice(1));
     return place;
   }
 
@@ -77,7 +84,8 @@ export class RedisSession implements Session, ChannelListener {
     this.#setup.checkSubscriber();
     const answer = await this.#step('beat', this.#id, count, held, checksum, unsettled.join(' '));
     if (!Array.isArray(answer)) return { alive: false };
-    const words = answer.map(String);
+    const [guard = '', ...words] = answer.map(String);
+    this.#heardGuard(guard);
     const end = words.indexOf('');
     for (const [id, reason] of chunks(end === -1 ? words : words.slice(0, end), 2)) this.#awaited.evicted(id!, reason!);
     if (end === -1) return { alive: true };
@@ -97,11 +105,9 @@ export class RedisSession implements Session, ChannelListener {
 
   // --- what the server tells us ---------------------------------------------------------------------------------
 
-  /** Whoever may publish on the server can write here: what is not as the script writes it is passed over. */
+  /** Whoever may publish on the server can write here. */
   message(text: string): void {
-    const [, what, id, rest] = /^(\S+) (\S+) (.*)$/s.exec(text) ?? [];
-    if (what === 'granted' && TOKEN.test(rest!)) this.#granted(id!, BigInt(rest!));
-    else if (what === 'evicted') this.#awaited.evicted(id!, rest!);
+    this.#awaited.heard(text);
   }
 
   resumed(): void {
@@ -109,7 +115,7 @@ export class RedisSession implements Session, ChannelListener {
       this.#step('look', id, this.#id).then(
         (answer) => {
           const place = placeOf(String(answer));
-          if (place.state === 'held') this.#granted(id, place.token);
+          if (place.state === 'held') this.#awaited.granted(id, place.token);
         },
         () => {
           // The next beat finds out.
@@ -118,10 +124,9 @@ export class RedisSession implements Session, ChannelListener {
     }
   }
 
-  /** The script tells each grant once, also of a claim that has left on this side already. */
-  #granted(id: string, token: bigint): void {
-    this.#awaited.delete(id);
-    this.#setup.listener.granted(id, token);
+  #heardGuard(word: string): void {
+    const [endsInMs, ageMs] = word.split(':').map(Number);
+    if (endsInMs && ageMs !== undefined) this.#setup.listener.guarded?.({ endsInMs, ageMs, remedy: GUARD_REMEDY });
   }
 
   #step(...words: readonly (string | number)[]): Promise<unknown> {
@@ -132,8 +137,8 @@ export class RedisSession implements Session, ChannelListener {
 function placeOf(answer: string): Place {
   const rest = answer.slice(1);
   if (answer.startsWith('h')) return { state: 'held', token: BigInt(rest) };
-  if (answer === 'w') return { state: 'waiting' };
-  if (answer === 'r') return { state: 'refused' };
+  if (answer.startsWith('w')) return { state: 'waiting', ...(rest !== '' && { guarded: true }) };
+  if (answer.startsWith('r')) return { state: 'refused', ...(rest !== '' && { guarded: true }) };
   if (answer.startsWith('m')) return { state: 'mismatch', capacity: Number(rest) };
   return { state: 'gone' };
 }
@@ -143,8 +148,4 @@ function indexed([id, line, place]: readonly string[]): IndexedClaim {
   return at.state === 'held'
     ? { id: id!, line: lineRef(line!), state: 'held', token: at.token }
     : { id: id!, line: lineRef(line!), state: 'waiting', token: undefined };
-}
-
-export function chunks(words: readonly string[], size: number): string[][] {
-  return Array.from({ length: words.length / size }, (_, at) => words.slice(at * size, (at + 1) * size));
 }

@@ -11,8 +11,8 @@ import { OWNS, TELL } from '../slots/plain.js';
 import { defineScript } from '../client/port.js';
 
 /**
- * ARGV: owner, token, ttl, how far the token may be from our clock (µs), how long to remember it (ms), whether a node that
- * has just started stays out.
+ * ARGV: owner, token, ttl, how far the token may be from our clock (µs), how long to remember it (ms), for how long a node
+ * that has just started stays out at least (ms; 0 if it does not).
  * Answer: what, a number that explains it, and the node's clock (µs).
  *   yes        accepted
  *   busy ms    somebody else holds it, for so long
@@ -33,18 +33,20 @@ end
 
 local value = redis.call('GET', lock)
 if value and not owns(value, owner) then return answer('busy', redis.call('PTTL', lock)) end
-if guard == '1' then
+if guard ~= '0' then
+  local stays = math.max(tonumber(ttl), tonumber(guard))
   -- The last save is never before the start of the process, and cheaper to ask for. Seconds, of two clocks that are read
   -- at different times: it may be one too many.
   local since = redis.pcall('LASTSAVE')
-  if type(since) ~= 'number' or (time[1] - since - 1) * 1000 < tonumber(ttl) then
+  if type(since) ~= 'number' or (time[1] - since - 1) * 1000 < stays then
     local info = redis.pcall('INFO', 'server')
     local uptime = type(info) == 'string' and string.match(info, 'uptime_in_seconds:(%d+)')
-    local missing = uptime and ttl - (uptime - 1) * 1000 or 0
+    local missing = uptime and stays - (uptime - 1) * 1000 or 0
     if missing > 0 then return answer('young', missing) end
   end
 end
-local highest = tonumber(redis.call('GET', memory) or 0)
+-- What somebody else has written there is no token, and is written over.
+local highest = tonumber(redis.pcall('GET', memory)) or 0
 if token <= highest then return answer('low', highest) end
 if math.abs(token - now) > tolerance then return answer('clock', 0) end
 local text = string.format('%.0f', token)
@@ -67,7 +69,7 @@ for at = 1, #KEYS / 2 do
   local value = redis.pcall('GET', lock)
   if owns(value, owner) then
     kept[at] = redis.call('PEXPIRE', lock, ARGV[1])
-  elseif not value and tonumber(redis.call('GET', memory) or 0) <= tonumber(token) then
+  elseif not value and (tonumber(redis.pcall('GET', memory)) or 0) <= tonumber(token) then
     redis.call('SET', memory, token, 'PX', ARGV[2])
     redis.call('SET', lock, owner .. ':' .. token, 'PX', ARGV[1])
     kept[at] = 2

@@ -64,3 +64,23 @@ export class Quorum {
     return new EngineError(missing + reason, { cause: lastError });
   }
 }
+
+/** Resolves when so many have; rejects when so many no longer can. */
+export function enough(promises: readonly Promise<unknown>[], count: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let done = 0;
+    let failed = 0;
+    for (const promise of promises) {
+      promise.then(
+        () => {
+          done += 1;
+          if (done === count) resolve();
+        },
+        (error: unknown) => {
+          failed += 1;
+          if (promises.length - failed < count) reject(error);
+        },
+      );
+    }
+  });
+}

@@ -3,7 +3,6 @@ import type { Engine, EngineSetup, OpenOptions, Session, SessionListener } from 
 import { SlotSession } from '../../../kit/slot-session.js';
 import { explain, type RedisPort } from '../client/port.js';
 import { RedisRegisters } from '../registers.js';
-import { realmOf, shardPrefix } from '../queue/keys.js';
 import { type KeyOf, keysUnder } from './keys.js';
 import { RedisSlots, type SlotProtocol } from './store.js';
 import { Watches } from './watches.js';
@@ -23,10 +22,7 @@ export class SlotEngine implements Engine {
     this.#keyOf = keyOf ?? keysUnder(namespace);
     this.#clock = clock;
     this.#watches = new Watches(port);
-    this.registers = new RedisRegisters(
-      port,
-      (name) => `${shardPrefix(namespace, realmOf(name, port.cluster))}register:${name}`,
-    );
+    this.registers = new RedisRegisters(port, namespace);
   }
 
   async open(options: OpenOptions, listener: SessionListener): Promise<Session> {
@@ -40,6 +36,10 @@ export class SlotEngine implements Engine {
       ttlMs: options.ttlMs,
     });
     return new SlotSession({ options, listener, clock: this.#clock, store: () => store });
+  }
+
+  async ping(): Promise<void> {
+    await this.#port.run(this.#protocol.keep, [], ['1']).catch(explain);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

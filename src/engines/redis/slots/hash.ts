@@ -19,7 +19,7 @@ local owner, ttl = ARGV[1], ARGV[2]
 local ours = redis.call('HEXISTS', KEYS[1], owner) == 1
 if not ours and redis.call('EXISTS', KEYS[1]) == 1 then return { 0, redis.call('PTTL', KEYS[1]) } end
 -- While it is ours nobody else has minted one.
-local token = ours and KEYS[2] and redis.call('GET', KEYS[2]) or mint()
+local token = ours and remembered() or mint()
 if not ours then redis.call('HSET', KEYS[1], owner, 1) end
 redis.call('PEXPIRE', KEYS[1], ttl)
 return { 1, token }

@@ -8,10 +8,23 @@
  */
 export type KeyOf = (name: string) => string;
 
-/** A colon in the namespace would be taken for the one that ends it. */
+/**
+ * A colon in the namespace would be taken for the one that ends it. What begins with `holdfast_` (tokens, ballots, fences) is no
+ * lock's, so no namespace may begin so.
+ */
 export function keysUnder(namespace: string): KeyOf {
-  const prefix = namespace.replace(/[%:{}]/g, encodeURIComponent);
-  return (name) => `${prefix}:${name}`;
+  const prefix = namespace.replace(/[%:{}]/g, encodeURIComponent).replace(/^holdfast_/, 'holdfast%5F');
+  return (name) => `${prefix}:${looksLikeOurs(name) ? name.replace(/[%{}]/g, encodeURIComponent) : name}`;
+}
+
+/**
+ * Keys that the queue and the registers have below a namespace (queue/keys.ts): a lock called `{0}:state` would be the whole queue's
+ * state. Such a name is encoded, and so is what it would be then, or two names would have one key.
+ */
+const OURS = /(^|:)(\{|%(25)*7B)\d{1,2}(\}|%(25)*7D):(sessions$|state$|order$|register:)/i;
+
+function looksLikeOurs(name: string): boolean {
+  return OURS.test(name);
 }
 
 /** Undefined where no other key can share the slot: a key with a closing brace that ends no hash tag. */

@@ -9,12 +9,20 @@ import type { SlotProtocol } from './store.js';
 import { defineScript } from '../client/port.js';
 import { freedChannel } from './keys.js';
 
-/** How a script mints: the server's µs, but always more than the last that is remembered (KEYS[2], which may be missing). */
+/**
+ * How a script mints: the server's µs, but always more than the last that is remembered (KEYS[2], which may be missing). What
+ * somebody else has written there is no token, and is written over.
+ */
 export const MINT = String.raw`
+local function remembered()
+  local text = KEYS[2] and redis.pcall('GET', KEYS[2])
+  local token = type(text) == 'string' and string.match(text, '^%d+$') and tonumber(text)
+  return token and token < 9007199254740991 and text
+end
 local function mint()
   local time = redis.call('TIME')
   local token = time[1] * 1000000 + time[2]
-  if KEYS[2] then token = math.max(token, (redis.call('GET', KEYS[2]) or 0) + 1) end
+  token = math.max(token, (remembered() or 0) + 1)
   token = string.format('%.0f', token)
   if KEYS[2] then redis.call('SET', KEYS[2], token, 'PX', ARGV[3]) end
   return token

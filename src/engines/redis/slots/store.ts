@@ -1,7 +1,8 @@
 /** Slots in one Redis: a key per lock, three scripts, and a channel to be woken by. */
 import type { Claim, ClaimRef, LineRef } from '../../../core/engine.js';
 import { EngineError } from '../../../core/errors.js';
-import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../../kit/slot-session.js';
+import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../../kit/slot-store.js';
+import { chunks } from '../chunks.js';
 import type { RedisPort, Script } from '../client/port.js';
 import { type KeyOf, TOKEN_MEMORY_MS, tokenKey } from './keys.js';
 import type { Watches } from './watches.js';
@@ -28,7 +29,7 @@ export interface RedisSlotsSetup {
 }
 
 /** More keys in one call would keep other clients of the server waiting. */
-const KEYS_PER_CALL = 100;
+export const KEYS_PER_CALL = 100;
 
 export class RedisSlots implements SlotStore {
   readonly pace: Pace;
@@ -55,7 +56,7 @@ export class RedisSlots implements SlotStore {
     const { port, protocol, keyOf, ttlMs } = this.#setup;
     port.checkSubscriber();
     // Keys of a cluster live on different nodes.
-    const batches = split(slots, port.cluster ? 1 : KEYS_PER_CALL);
+    const batches = chunks(slots, port.cluster ? 1 : KEYS_PER_CALL);
     const answers = await Promise.all(
       batches.map((batch) => {
         const owners = batch.map(({ id }) => protocol.ownerOf(id));
@@ -94,8 +95,3 @@ export class RedisSlots implements SlotStore {
 }
 
 const NO_WATCH: Watch = { close: async () => {} };
-
-export function split<T>(items: readonly T[], size: number): T[][] {
-  const count = Math.ceil(items.length / size);
-  return Array.from({ length: count }, (_, at) => items.slice(at * size, (at + 1) * size));
-}

@@ -1,4 +1,4 @@
-import type { Watch } from '../../../kit/slot-session.js';
+import type { Watch } from '../../../kit/slot-store.js';
 import type { RedisPort, Subscription } from '../client/port.js';
 
 /** In place of a message: the connection was lost and is back. */

@@ -5,6 +5,7 @@
  * exact use. So an older `node:sqlite` gives way to the peer package, and without that works with a rollback journal.
  */
 import { ConfigError } from '../../../core/errors.js';
+import { exportsOf } from '../../../kit/peer.js';
 
 export interface Statement {
   get(...values: unknown[]): Record<string, unknown> | undefined;
@@ -30,15 +31,13 @@ interface Module {
   DatabaseSync: new (path: string) => Database;
 }
 
-/** Not a literal: the types of Node 20 do not know it, and bundlers leave what begins with `node:` alone. */
-const BUILT_IN: string = 'node:sqlite';
-
 const SAFE_WITH_WAL = [3, 51, 3] as const;
 
 export async function loadDriver(): Promise<Driver> {
-  const builtIn = await load(() => import(BUILT_IN));
+  // No import: a bundler that does not know this module would fail over it.
+  const builtIn = process.getBuiltinModule('node:sqlite') as Module | undefined;
   if (builtIn && isSafeWithWal(builtIn)) return driver('node:sqlite', builtIn, true);
-  const peer = await load(() => import('@photostructure/sqlite'));
+  const peer = await loadPeer();
   if (peer) return driver('@photostructure/sqlite', peer, isSafeWithWal(peer));
   if (builtIn) return driver('node:sqlite', builtIn, false);
   throw new ConfigError(
@@ -51,9 +50,9 @@ function driver(name: Driver['name'], { DatabaseSync }: Module, wal: boolean): D
   return { name, wal, open: (path) => new DatabaseSync(path) };
 }
 
-async function load(importer: () => Promise<unknown>): Promise<Module | undefined> {
+async function loadPeer(): Promise<Module | undefined> {
   try {
-    return (await importer()) as Module;
+    return exportsOf('@photostructure/sqlite', 'DatabaseSync', await import('@photostructure/sqlite'));
   } catch {
     return undefined;
   }

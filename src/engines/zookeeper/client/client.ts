@@ -1,58 +1,26 @@
-/**
- * A client of ZooKeeper: one session, on whichever server answers.
- *
- *     connecting ──> attached ──connection lost──> connecting ──> attached …
- *                                                      └──> expired: the servers say that the session is gone
- *
- * - A server that is lost, or silent for a part of the session's timeout, is left for the next at once; it takes a round of
- *   failures until there is a pause. The session stays the same, and watches go on where they were.
- * - What is asked while nobody is attached waits for that, in order. What was sent and not answered when a connection ended
- *   may have been carried out: it fails with `connectionLoss`, and nothing is ever sent twice unless the caller does it.
- * - A session is kept alive by whatever is asked of it, and by nothing else, unless `pings` says so: that it lives proves
- *   little (see ../proof.ts), so whoever relies on it asks for more than a ping.
- */
-import { Connection, type ServerAddress } from './connection.js';
+/** A client of ZooKeeper: what can be asked of its servers. The session that it is asked in is attachment.ts. */
+import { performance } from '../../../core/real-time.js';
+import { Attachment, type AttachmentOptions } from './attachment.js';
 import type { Reader, Writer } from './jute.js';
 import {
   ANY,
   CREATOR_ACL,
   type CreateMode,
-  type NodeEvent,
   OP,
   OPEN_ACL,
   readStat,
   readSteps,
   type Stat,
   type Step,
-  type Welcome,
   writeNode,
-  writeRequest,
   writeSteps,
-  XID,
 } from './messages.js';
 import { CODE, isLost, isStatus, ZooKeeperError } from './status.js';
 import { Watches, type WatchKind } from './watches.js';
 
-export interface ZooKeeperClientOptions {
-  readonly servers: readonly ServerAddress[];
-  /** What to ask for; the servers have bounds. */
-  readonly timeoutMs: number;
-  /** `user:password`. Nodes that we make are only for this user then. */
-  readonly digest?: string | undefined;
+export interface ZooKeeperClientOptions extends AttachmentOptions {
   /** The node that everything lies under: `/a/b`, or nothing. */
   readonly chroot?: string | undefined;
-  /** 0 ≤ x < 1: with which server to begin, so that clients spread. */
-  readonly random: () => number;
-  /** Keep the session alive without being asked anything. Default: false. */
-  readonly pings?: boolean;
-  readonly listener?: ClientListener;
-}
-
-export interface ClientListener {
-  /** A server has taken us. @param askedAgoMs since it was asked to. */
-  attached?(askedAgoMs: number): void;
-  /** The session is gone, and this client with it. */
-  expired?(): void;
 }
 
 export interface Node {
@@ -71,104 +39,45 @@ export interface NewNodeOptions {
   readonly mode: CreateMode;
 }
 
-interface Unsent {
-  send(connection: Connection): void;
-  fail(error: ZooKeeperError): void;
-}
-
-type State = 'new' | 'connecting' | 'attached' | 'expired' | 'refused' | 'closed';
-
-/** The part of the timeout that a server may be silent for: three quarters of it are left to find another. Within bounds. */
-const SILENCE_SHARE = 10;
-const LEAST_SILENCE_MS = 300;
-const MOST_SILENCE_MS = 4_000;
-/** How often every server may fail before whoever opens a session hears of it. */
-const OPENING_ROUNDS = 2;
-/** Between rounds, when no server takes us: an election takes a while. */
-const FIRST_PAUSE_MS = 25;
-const LONGEST_PAUSE_MS = 400;
-/** A message may have a megabyte, and paths are short: as many watches as surely fit. */
-const WATCHES_AT_ONCE = 500;
-const NO_PASSWORD: Buffer = Buffer.alloc(16);
-
 export class ZooKeeperClient {
   readonly #options: ZooKeeperClientOptions;
   readonly #chroot: string;
   readonly #watches = new Watches();
-  readonly #unsent = new Set<Unsent>();
-  readonly #opening: { resolve(): void; reject(error: ZooKeeperError): void }[] = [];
-  #state: State = 'new';
-  #connection: Connection | undefined;
-  #server: number;
-  #failures = 0;
-  #trouble = 'no server was reached';
-  #retry: NodeJS.Timeout | undefined;
-  #pinger: NodeJS.Timeout | undefined;
-  #timeoutMs: number;
-  #sessionId = 0n;
-  #password: Buffer = NO_PASSWORD;
-  #zxid = 0n;
+  readonly #attachment: Attachment;
 
   constructor(options: ZooKeeperClientOptions) {
     this.#options = options;
     this.#chroot = options.chroot ?? '';
-    this.#timeoutMs = options.timeoutMs;
-    this.#server = Math.floor(options.random() * options.servers.length);
+    this.#attachment = new Attachment(options, this.#watches);
   }
 
   get sessionId(): bigint {
-    return this.#sessionId;
+    return this.#attachment.sessionId;
   }
 
   /** What the servers have agreed to, once we are attached. */
   get timeoutMs(): number {
-    return this.#timeoutMs;
+    return this.#attachment.timeoutMs;
   }
 
   get attached(): boolean {
-    return this.#state === 'attached';
+    return this.#attachment.attached;
   }
 
   /** Makes a session. It goes on trying until it is closed; this gives up sooner, and says why. */
   open(withinMs: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const giveUp = setTimeout(() => opening.reject(this.#unreached()), withinMs);
-      const opening = {
-        resolve: () => {
-          clearTimeout(giveUp);
-          resolve();
-        },
-        reject: (error: ZooKeeperError) => {
-          clearTimeout(giveUp);
-          reject(error);
-        },
-      };
-      if (this.#state === 'attached') return opening.resolve();
-      this.#opening.push(opening);
-      if (this.#state === 'new') this.#dial();
-    });
+    return this.#attachment.open(withinMs);
   }
 
   /** Ends the session, if there is a server to tell it to, and with it what is ephemeral. */
-  async close(): Promise<void> {
-    // One that is about to be taken back by a server tells it when it is: see #welcomed.
-    const reattaching = this.#state === 'connecting' && this.#sessionId !== 0n;
-    const attached = this.#state === 'attached';
-    this.#end(
-      'closed',
-      new ZooKeeperError(CODE.connectionLoss, { sent: false, detail: 'the client is closed' }),
-      false,
-    );
-    if (attached) await closeSession(this.#connection!);
-    else if (!reattaching) this.#connection?.end('the client is closed');
+  close(): Promise<void> {
+    return this.#attachment.close();
   }
-
-  // --- requests -------------------------------------------------------------------------------------------------
 
   /** @returns the path, with its number if it is sequential. */
   create(path: string, { data, mode }: NewNodeOptions): Promise<{ readonly path: string; readonly stat: Stat }> {
     const node = { path: this.#full(path), data, mode, acl: this.#acl };
-    return this.#request(
+    return this.#attachment.request(
       mode === 'container' ? OP.createContainer : OP.create2,
       (writer) => writeNode(writer, node),
       (reader) => ({ path: this.#own(reader.text()), stat: readStat(reader) }),
@@ -177,13 +86,13 @@ export class ZooKeeperClient {
 
   /** @returns the transaction that did it. */
   delete(path: string, version = ANY): Promise<bigint> {
-    return this.#request(OP.delete, (writer) => writer.text(this.#full(path)).int(version), transaction);
+    return this.#attachment.request(OP.delete, (writer) => writer.text(this.#full(path)).int(version), transaction);
   }
 
   /** Undefined: there is none. */
   async exists(path: string): Promise<Stat | undefined> {
     const write = (writer: Writer): Writer => writer.text(this.#full(path)).bool(false);
-    return orUndefined(this.#request(OP.exists, write, readStat));
+    return orUndefined(this.#attachment.request(OP.exists, write, readStat));
   }
 
   /** Fails where there is no node; then nothing is watched either. */
@@ -193,7 +102,7 @@ export class ZooKeeperClient {
 
   setData(path: string, data: Uint8Array, version = ANY): Promise<Stat> {
     const write = (writer: Writer): Writer => writer.text(this.#full(path)).bytes(data).int(version);
-    return this.#request(OP.setData, write, readStat);
+    return this.#attachment.request(OP.setData, write, readStat);
   }
 
   getChildren(path: string, watcher?: () => void): Promise<Children> {
@@ -203,20 +112,20 @@ export class ZooKeeperClient {
   /** Paths of everything that goes with this session. Needs ZooKeeper 3.6. */
   async getEphemerals(): Promise<string[]> {
     const write = (writer: Writer): Writer => writer.text(this.#chroot || '/');
-    const paths = await this.#request(OP.getEphemerals, write, readTexts);
+    const paths = await this.#attachment.request(OP.getEphemerals, write, readTexts);
     // They are those that begin like the chroot: `/a` is not above `/ab`.
     return paths.filter((path) => path.startsWith(`${this.#chroot}/`)).map((path) => this.#own(path));
   }
 
   /** Whatever is read after it is as new as what the leader had when it was asked. */
   sync(path = '/'): Promise<void> {
-    return this.#request(OP.sync, (writer) => writer.text(this.#full(path)), nothing);
+    return this.#attachment.request(OP.sync, (writer) => writer.text(this.#full(path)), nothing);
   }
 
   /** All of it, or none. */
   multi(steps: readonly DistributiveOmit<Step, 'acl'>[]): Promise<void> {
     const full = steps.map((step): Step => ({ ...step, acl: this.#acl, path: this.#full(step.path) }) as Step);
-    return this.#request(OP.multi, (writer) => writeSteps(writer, full), readSteps);
+    return this.#attachment.request(OP.multi, (writer) => writeSteps(writer, full), readSteps);
   }
 
   unwatch(kind: WatchKind, path: string, watcher: () => void): void {
@@ -225,15 +134,28 @@ export class ZooKeeperClient {
 
   /** Makes sure that a node is there, with all above it, also those above the chroot. Only the last is what `mode` says. */
   async make(path: string, mode: 'persistent' | 'container'): Promise<void> {
+    const missing: string[] = [];
+    // Upwards, no further than must be: who may make nodes here may have no rights above.
+    let above = path;
+    while (above !== '' && !(await this.#isMade(above, above === path ? mode : 'persistent'))) {
+      missing.unshift(above);
+      above = above.slice(0, above.lastIndexOf('/'));
+    }
+    if (above === '') await this.#makeChroot();
+    for (const each of missing)
+      if (!(await this.#isMade(each, each === path ? mode : 'persistent')))
+        throw new ZooKeeperError(CODE.runtimeInconsistency);
+  }
+
+  /** False: there is nothing above it. */
+  async #isMade(path: string, mode: CreateMode): Promise<boolean> {
     try {
       await this.create(path, { mode });
     } catch (error) {
-      if (isStatus(error, CODE.nodeExists)) return;
-      if (!isStatus(error, CODE.noNode)) throw error;
-      const above = path.slice(0, path.lastIndexOf('/'));
-      await (above === '' ? this.#makeChroot() : this.make(above, 'persistent'));
-      await this.make(path, mode);
+      if (isStatus(error, CODE.noNode)) return false;
+      if (!isStatus(error, CODE.nodeExists)) throw error;
     }
+    return true;
   }
 
   /** Again and again while connections are lost, for work that may be done twice. It is told which try it is. */
@@ -243,7 +165,7 @@ export class ZooKeeperClient {
       try {
         return await work(attempt);
       } catch (error) {
-        if (!isLost(error) || performance.now() >= endsAt || this.#over) throw error;
+        if (!isLost(error) || performance.now() >= endsAt || this.#attachment.over) throw error;
       }
     }
   }
@@ -252,9 +174,11 @@ export class ZooKeeperClient {
     const parts = this.#chroot.split('/').slice(1);
     for (let count = 1; count <= parts.length; count += 1) {
       const node = { path: `/${parts.slice(0, count).join('/')}`, mode: 'persistent' as const, acl: this.#acl };
-      await this.#request(OP.create2, (writer) => writeNode(writer, node), nothing).catch((error: unknown) => {
-        if (!isStatus(error, CODE.nodeExists)) throw error;
-      });
+      await this.#attachment
+        .request(OP.create2, (writer) => writeNode(writer, node), nothing)
+        .catch((error: unknown) => {
+          if (!isStatus(error, CODE.nodeExists)) throw error;
+        });
     }
   }
 
@@ -269,31 +193,11 @@ export class ZooKeeperClient {
     const full = this.#full(path);
     if (watcher) this.#watches.add(kind, full, watcher);
     try {
-      return await this.#request(op, (writer) => writer.text(full).bool(watcher !== undefined), read);
+      return await this.#attachment.request(op, (writer) => writer.text(full).bool(watcher !== undefined), read);
     } catch (error) {
       if (watcher) this.#watches.remove(kind, full, watcher);
       throw error;
     }
-  }
-
-  #request<T>(op: number, write: (writer: Writer) => unknown, read: (reader: Reader, zxid: bigint) => T): Promise<T> {
-    if (this.#state === 'attached') return this.#connection!.request(op, write, read);
-    if (this.#over) return Promise.reject(this.#overError());
-    return new Promise((resolve, reject) => {
-      const patience = setTimeout(() => unsent.fail(this.#unreached()), this.#timeoutMs / 3);
-      const unsent: Unsent = {
-        send: (connection) => {
-          clearTimeout(patience);
-          connection.request(op, write, read).then(resolve, reject);
-        },
-        fail: (error) => {
-          clearTimeout(patience);
-          this.#unsent.delete(unsent);
-          reject(error);
-        },
-      };
-      this.#unsent.add(unsent);
-    });
   }
 
   get #acl(): typeof OPEN_ACL {
@@ -309,131 +213,6 @@ export class ZooKeeperClient {
   #own(path: string): string {
     return path.slice(this.#chroot.length) || '/';
   }
-
-  // --- servers --------------------------------------------------------------------------------------------------
-
-  get #over(): boolean {
-    return this.#state === 'expired' || this.#state === 'refused' || this.#state === 'closed';
-  }
-
-  #overError(): ZooKeeperError {
-    if (this.#state === 'expired') return new ZooKeeperError(CODE.sessionExpired, { sent: false });
-    if (this.#state === 'refused') return new ZooKeeperError(CODE.authFailed, { sent: false });
-    return new ZooKeeperError(CODE.connectionLoss, { sent: false, detail: 'the client is closed' });
-  }
-
-  #unreached(): ZooKeeperError {
-    return new ZooKeeperError(CODE.connectionLoss, { sent: false, detail: this.#trouble });
-  }
-
-  #dial(): void {
-    const { servers } = this.#options;
-    this.#state = 'connecting';
-    const connection: Connection = new Connection(
-      {
-        server: servers[this.#server]!,
-        hello: {
-          zxid: this.#zxid,
-          timeoutMs: this.#options.timeoutMs,
-          sessionId: this.#sessionId,
-          password: this.#password,
-        },
-        silenceMs: this.#silenceMs,
-      },
-      {
-        welcomed: (welcome, askedAgoMs) => this.#welcomed(connection, welcome, askedAgoMs),
-        seen: (zxid) => {
-          if (zxid > this.#zxid) this.#zxid = zxid;
-        },
-        happened: ({ type, path }: NodeEvent) => this.#watches.tell({ type, path }),
-        ended: (why) => this.#lost(connection, why),
-        refused: () => this.#end('refused', new ZooKeeperError(CODE.authFailed), true),
-      },
-    );
-    this.#connection = connection;
-  }
-
-  get #silenceMs(): number {
-    return Math.min(MOST_SILENCE_MS, Math.max(LEAST_SILENCE_MS, this.#timeoutMs / SILENCE_SHARE));
-  }
-
-  #welcomed(connection: Connection, { timeoutMs, sessionId, password }: Welcome, askedAgoMs: number): void {
-    if (this.#over) return void closeSession(connection);
-    if (timeoutMs === 0 || sessionId === 0n) return this.#expired();
-    this.#timeoutMs = timeoutMs;
-    this.#sessionId = sessionId;
-    this.#password = password;
-    this.#state = 'attached';
-    this.#failures = 0;
-    this.#introduce(connection);
-    for (const unsent of [...this.#unsent]) {
-      this.#unsent.delete(unsent);
-      unsent.send(connection);
-    }
-    if (this.#options.pings) this.#pinger ??= setInterval(() => this.#ping(), timeoutMs / 4).unref();
-    this.#options.listener?.attached?.(askedAgoMs);
-    for (const opening of this.#opening.splice(0)) opening.resolve();
-  }
-
-  /** Who we are, and what we want to hear of: before anything else that is sent. */
-  #introduce(connection: Connection): void {
-    const { digest } = this.#options;
-    if (digest !== undefined)
-      connection.send(
-        writeRequest(XID.auth, OP.auth, (writer) => writer.int(0).text('digest').bytes(Buffer.from(digest))),
-      );
-    const [data, children] = [this.#watches.paths('data'), this.#watches.paths('children')];
-    const rounds = Math.ceil(Math.max(data.length, children.length) / WATCHES_AT_ONCE);
-    for (let round = 0; round < rounds; round += 1) {
-      const [from, to] = [round * WATCHES_AT_ONCE, (round + 1) * WATCHES_AT_ONCE];
-      connection.send(
-        writeRequest(XID.setWatches, OP.setWatches, (writer) =>
-          writer
-            .long(this.#zxid)
-            .list(data.slice(from, to), writeText)
-            .list([], writeText)
-            .list(children.slice(from, to), writeText),
-        ),
-      );
-    }
-  }
-
-  #ping(): void {
-    if (this.#state === 'attached') this.#connection!.ping();
-  }
-
-  /** The next server at once; after a round of failures, a pause. */
-  #lost(connection: Connection, why: string): void {
-    if (this.#over || this.#connection !== connection) return;
-    const { servers } = this.#options;
-    this.#state = 'connecting';
-    this.#trouble = why;
-    this.#server = (this.#server + 1) % servers.length;
-    this.#failures += 1;
-    const rounds = Math.floor(this.#failures / servers.length);
-    if (rounds >= OPENING_ROUNDS) for (const opening of this.#opening.splice(0)) opening.reject(this.#unreached());
-    const inRound = this.#failures % servers.length !== 0;
-    const pauseMs = inRound ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(rounds - 1, 10));
-    const retry = setTimeout(() => this.#dial(), pauseMs);
-    // Who waits for an answer has a timer of their own.
-    retry.unref();
-    this.#retry = retry;
-  }
-
-  #expired(): void {
-    this.#end('expired', new ZooKeeperError(CODE.sessionExpired), true);
-    this.#options.listener?.expired?.();
-  }
-
-  #end(state: 'expired' | 'refused' | 'closed', error: ZooKeeperError, hangUp: boolean): void {
-    if (this.#over) return;
-    this.#state = state;
-    clearTimeout(this.#retry);
-    clearInterval(this.#pinger);
-    for (const unsent of [...this.#unsent]) unsent.fail(error);
-    for (const opening of this.#opening.splice(0)) opening.reject(error);
-    if (hangUp) this.#connection?.end(error.message);
-  }
 }
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
@@ -442,10 +221,6 @@ function nothing(): void {}
 
 function transaction(_reader: Reader, zxid: bigint): bigint {
   return zxid;
-}
-
-function writeText(writer: Writer, text: string): void {
-  writer.text(text);
 }
 
 function readTexts(reader: Reader): string[] {
@@ -458,12 +233,6 @@ function readNode(reader: Reader): Node {
 
 function readChildren(reader: Reader): Children {
   return { names: readTexts(reader), stat: readStat(reader) };
-}
-
-/** Silence ends the connection, and that ends this. */
-async function closeSession(connection: Connection): Promise<void> {
-  await connection.request(OP.closeSession, undefined, nothing).catch(nothing);
-  connection.end('the client is closed');
 }
 
 async function orUndefined<T>(work: Promise<T>): Promise<T | undefined> {

@@ -7,9 +7,11 @@
  * any reply for too long is left: what was asked may have been done, and nobody can tell.
  */
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls, type SecureContextOptions } from 'node:tls';
+import { connect as connectTls } from 'node:tls';
+import { clearTimeout, performance, queueMicrotask, setImmediate, setTimeout } from '../../../core/real-time.js';
+import type { Tls } from '../../../kit/certificates.js';
 import { FrameReader } from '../../../kit/frame-reader.js';
-import { frame, HEAD } from './frames.js';
+import { frame, headOf, LONGEST_FRAME } from './frames.js';
 import { Reader, WireError, type Writer } from './jute.js';
 import {
   type Hello,
@@ -24,9 +26,6 @@ import {
   XID,
 } from './messages.js';
 import { CODE, ZooKeeperError } from './status.js';
-
-/** Certificates in PEM: of the authority, and our own where the servers want one. */
-export type Tls = Pick<SecureContextOptions, 'ca' | 'cert' | 'key' | 'passphrase'>;
 
 export interface ServerAddress {
   readonly host: string;
@@ -52,6 +51,9 @@ export interface ConnectionListener {
   refused(): void;
 }
 
+/** A session's number and password. */
+const LONGEST_GREETING = 1_024;
+
 interface Pending {
   readonly xid: number;
   readonly sentAt: number;
@@ -62,7 +64,7 @@ interface Pending {
 export class Connection {
   readonly #socket: Socket;
   readonly #listener: ConnectionListener;
-  readonly #frames = new FrameReader(HEAD);
+  readonly #frames = new FrameReader(headOf(() => (this.#state === 'greeting' ? LONGEST_GREETING : LONGEST_FRAME)));
   readonly #pending: Pending[] = [];
   readonly #silenceMs: number;
   #state: 'greeting' | 'open' | 'ended' = 'greeting';

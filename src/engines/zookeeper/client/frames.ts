@@ -2,21 +2,28 @@
 import type { Head } from '../../../kit/frame-reader.js';
 import { WireError } from './jute.js';
 
-/** More than any answer that we ask for: the names of 100,000 claims are half of it. */
-export const LONGEST_FRAME = 16 * 1024 * 1024;
+/** More than any answer that we ask for: what goes with a session of 80,000 claims. */
+export const LONGEST_FRAME = 8 * 1024 * 1024;
 
-export const HEAD: Head = {
-  bytes: 4,
-  lengthIn: (head) => {
-    const length = head.readInt32BE(0);
-    if (length < 0 || length > LONGEST_FRAME) throw new WireError('a message has an impossible length');
-    return length;
-  },
-};
+const HEAD_BYTES = 4;
+
+/** @param longest that the next message may be. */
+export function headOf(longest: () => number): Head {
+  return {
+    bytes: HEAD_BYTES,
+    lengthIn: (head) => {
+      const length = head.readInt32BE(0);
+      if (length < 0 || length > longest()) throw new WireError('a message has an impossible length');
+      return length;
+    },
+  };
+}
+
+export const HEAD: Head = headOf(() => LONGEST_FRAME);
 
 export function frame(message: Buffer): Buffer {
-  const framed = Buffer.allocUnsafe(HEAD.bytes + message.length);
+  const framed = Buffer.allocUnsafe(HEAD_BYTES + message.length);
   framed.writeInt32BE(message.length, 0);
-  message.copy(framed, HEAD.bytes);
+  message.copy(framed, HEAD_BYTES);
   return framed;
 }

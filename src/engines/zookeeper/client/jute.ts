@@ -13,6 +13,8 @@ export class WireError extends Error {
 
 /** The length that stands for "nothing". */
 const NOTHING = -1;
+/** Of a list: the names of as many nodes, or the paths of as many claims of one session. An empty name has four bytes. */
+const MOST_ITEMS = 250_000;
 
 export class Writer {
   #buffer = Buffer.allocUnsafe(256);
@@ -106,6 +108,7 @@ export class Reader {
   /** Each item takes at least a byte: a count beyond what is there is refused when that is used up. */
   list<T>(read: (reader: this) => T): T[] {
     const count = this.int();
+    if (count > MOST_ITEMS) throw new WireError('a list is too long');
     const items: T[] = [];
     for (let at = 0; at < count; at += 1) items.push(read(this));
     return items;

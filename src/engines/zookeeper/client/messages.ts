@@ -85,6 +85,9 @@ export type Step =
 /** Of any version. */
 export const ANY = -1;
 
+/** Nobody asks for more. A server that gives more would keep the locks of the dead for as long. */
+const LONGEST_TIMEOUT_MS = 600_000;
+
 // --- the handshake ------------------------------------------------------------------------------------------------
 
 export interface Hello {
@@ -113,6 +116,7 @@ export function readWelcome(message: Buffer): Welcome {
   reader.int();
   const timeoutMs = reader.int();
   const sessionId = reader.long();
+  if (timeoutMs > LONGEST_TIMEOUT_MS) throw new WireError('a session that lives for longer than any is asked to');
   // A copy: what was received is a part of something larger.
   return { timeoutMs: Math.max(0, timeoutMs), sessionId, password: Buffer.from(reader.bytes()) };
 }

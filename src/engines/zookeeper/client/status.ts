@@ -2,7 +2,7 @@
 
 export const CODE = {
   ok: 0,
-  /** In a multi: this one would have been fine, another was not. */
+  /** In a multi: this one would have been fine, another was not. Ours: what is there and not there at every look. */
   runtimeInconsistency: -2,
   connectionLoss: -4,
   unimplemented: -6,
@@ -17,6 +17,7 @@ export const CODE = {
 } as const;
 
 const WORDS: ReadonlyMap<number, string> = new Map([
+  [CODE.runtimeInconsistency, 'the server contradicts itself'],
   [CODE.connectionLoss, 'the connection was lost'],
   [CODE.unimplemented, 'the server does not know this request; it must be 3.6 or newer'],
   [CODE.noNode, 'there is no such node'],

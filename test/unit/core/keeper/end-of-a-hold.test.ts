@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import type { IndexedClaim } from '../../../../src/core/engine.js';
 import { ClosedError } from '../../../../src/core/errors.js';
-import { Pending } from '../../scripted-engine.js';
+import { never, Pending } from '../../scripted-engine.js';
 import { settled } from '../../virtual-clock.js';
-import { acquire, clock, engine, locks, lossOf, newForEachTest, Outcome, TTL_MS } from './kit.js';
+import { acquire, clock, DEADLINE_MS, engine, locks, lossOf, newForEachTest, Outcome, TTL_MS } from './kit.js';
 
 newForEachTest();
 
@@ -76,6 +77,24 @@ describe('close', () => {
     await clock.advance(TTL_MS);
     expect(closing.pending).toBe(false);
     expect(closing.error).toBeUndefined();
+  });
+
+  test('does not wait for what it would have to leave again and again', async () => {
+    const leases = [
+      await locks.mutex('a').acquire(),
+      await locks.mutex('b').acquire(),
+      await locks.mutex('c').acquire(),
+    ];
+    const index = engine.session.entered.map(({ id, line }): IndexedClaim => ({ id, line, state: 'held', token: 1n }));
+    engine.now({ leave: never, beat: () => Promise.resolve({ alive: true, index }) });
+    for (const lease of leases) {
+      void lease.release();
+      await clock.advance(DEADLINE_MS / 3);
+    }
+    const closing = new Outcome(locks.close());
+    await clock.advance(TTL_MS);
+    expect(closing.pending).toBe(false);
+    expect(engine.session.closed).toBe(1);
   });
 
   test('does not wait for ever for a connection that is never made', async () => {

@@ -5,7 +5,7 @@
 import { afterEach, beforeEach, expect } from 'vitest';
 import type { IndexedClaim, Pulse } from '../../../../src/core/engine.js';
 import type { LeaseLostError } from '../../../../src/core/errors.js';
-import { Holdfast } from '../../../../src/holdfast.js';
+import { Holdfast } from '../../../../src/index.js';
 import type { Lease } from '../../../../src/locks/lease.js';
 import { Pending, ScriptedEngine } from '../../scripted-engine.js';
 import { settled, VirtualClock } from '../../virtual-clock.js';

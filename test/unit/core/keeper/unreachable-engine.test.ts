@@ -6,6 +6,10 @@ import { acquire, clock, engine, locks, newForEachTest, Outcome, TTL_MS, until }
 
 newForEachTest();
 
+function afterMs<T>(ms: number, answer: T): Promise<T> {
+  return new Promise((resolve) => clock.timer(ms, () => resolve(answer)));
+}
+
 describe('an engine that can’t be reached', () => {
   const faults = [
     ['refuses to connect', () => engine.now({ connect: () => Promise.reject(new Error('ECONNREFUSED')) })],
@@ -65,6 +69,16 @@ describe('an engine that can’t be reached', () => {
     expect(acquiring.error).toBeInstanceOf(EngineError);
   });
 
+  test('any more, when a lock is passed on: who waited says so, though the lock was busy before', async () => {
+    const lease = await locks.mutex('m').acquire();
+    const waiting = acquire({ timeout: 2_000 });
+    await clock.advance(100);
+    engine.hang();
+    void lease.release();
+    await clock.advance(1_900);
+    expect(waiting.error).toBeInstanceOf(EngineError);
+  });
+
   test('carries the reason why', async () => {
     engine.now({ connect: () => Promise.reject(new Error('ECONNREFUSED redis://bob:Canary7@h')) });
     const acquiring = acquire({ timeout: 1_000 });
@@ -110,6 +124,28 @@ describe('an engine that can’t be reached', () => {
     expect(ready.error).toBeInstanceOf(EngineError);
     engine.heal();
     await expect(locks.ready()).resolves.toBeUndefined();
+  });
+});
+
+describe('an engine that is far away', () => {
+  test('is no engine that can’t be reached, however short a timeout is', async () => {
+    engine.now({
+      enter: () => afterMs(20, { state: 'held', token: engine.mint() }),
+      leave: () => afterMs(20, true),
+    });
+    await locks.ready();
+    // Busy all the time: claims are used up, left and entered anew.
+    for (let user = 0; user < 200; user += 1) void new Outcome(locks.mutex('m').run(() => afterMs(10, undefined)));
+    await clock.advance(20);
+    const waiting: Outcome<unknown>[] = [];
+    for (let ms = 1; ms < 300; ms += 7) {
+      for (const timeout of [5, 15, 30, 60]) waiting.push(new Outcome(locks.mutex('m').acquire({ timeout })));
+      await clock.advance(7);
+    }
+    await clock.advance(1_000);
+    expect(new Set(waiting.map(({ error }) => (error as { code?: string }).code))).toEqual(
+      new Set(['HOLDFAST_TIMEOUT']),
+    );
   });
 });
 

@@ -96,6 +96,7 @@ class Bench {
       ended: () => {
         throw new Error('A space has nobody to tell that a session ended: it is the session that fell silent.');
       },
+      hinted: () => undefined,
     };
   }
 
@@ -315,7 +316,12 @@ describe('a space', () => {
 
   test('a dead session never beats itself alive again', () => {
     const space = new Space();
-    const silent: SessionListener = { granted: () => undefined, lost: () => undefined, ended: () => undefined };
+    const silent: SessionListener = {
+      granted: () => undefined,
+      lost: () => undefined,
+      ended: () => undefined,
+      hinted: () => undefined,
+    };
     const nothing: Roster = { count: 0, held: 0, checksum: 0, unsettled: [] };
     space.open('s', 1_000, silent, { now: 0, wall: 0 });
     expect(space.beat('s', nothing, { now: 999, wall: 0 })).toEqual({ alive: true });
@@ -330,6 +336,7 @@ describe('a space', () => {
       granted: (id) => granted.push(id),
       lost: () => undefined,
       ended: () => undefined,
+      hinted: () => undefined,
     };
     for (const [at, session] of ['holder', 'dead', 'alive'].entries()) {
       space.open(session, session === 'alive' ? 5_000 : 1_000, listener, { now: 0, wall: 0 });
@@ -342,7 +349,12 @@ describe('a space', () => {
 
   test('a name and a prefix choose what inspect lists', () => {
     const space = new Space();
-    const silent: SessionListener = { granted: () => undefined, lost: () => undefined, ended: () => undefined };
+    const silent: SessionListener = {
+      granted: () => undefined,
+      lost: () => undefined,
+      ended: () => undefined,
+      hinted: () => undefined,
+    };
     space.open('s', 1_000, silent, { now: 0, wall: 0 });
     for (const [at, name] of ['a', 'a:1', 'a:2', 'b'].entries()) {
       const claim = { id: name, line: { kind: 'lock', name }, serial: at, weight: ALL, capacity: ALL } as const;

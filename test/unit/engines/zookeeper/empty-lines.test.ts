@@ -1,11 +1,11 @@
 /** When the next to enter a line need not look who else is there. */
 import { expect, test } from 'vitest';
 import { EmptyLines } from '../../../../src/engines/zookeeper/empty-lines.js';
-import type { Standing } from '../../../../src/engines/zookeeper/protocol.js';
+import type { NodeFooting } from '../../../../src/engines/zookeeper/protocol.js';
 
 const ALL = 2 ** 31 - 1;
 
-function node(number: number, zxid: bigint): Standing {
+function node(number: number, zxid: bigint): NodeFooting {
   return { path: `/ns/lock/a/_c_x-lock-${`${number}`.padStart(10, '0')}`, token: zxid, since: 0 };
 }
 

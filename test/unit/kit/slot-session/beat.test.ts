@@ -40,6 +40,17 @@ describe('a beat', () => {
     expect(store.holders(NAME)).toEqual(['b']);
   });
 
+  test('gives back what it tells as lost, also where the store has put it back', async () => {
+    const claim = claimOf('a');
+    await hold(claim);
+    // Most nodes had forgotten it: renewed on all of them, it counts as lost all the same.
+    store.network = async (call, run) => (call.startsWith('keep') ? (run(), ['a'] as never) : run());
+    await session.beat(rosterOf([claim]));
+    await settled();
+    expect(told).toEqual(['lost a']);
+    expect(store.holders(NAME)).toEqual([]);
+  });
+
   test('that fails loses nothing', async () => {
     const claim = claimOf('a');
     await hold(claim);

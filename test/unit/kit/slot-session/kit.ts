@@ -29,6 +29,7 @@ export function newForEachTest(): void {
         granted: (id) => void told.push(`granted ${id}`),
         lost: (id) => void told.push(`lost ${id}`),
         ended: () => void told.push('ended'),
+        hinted: () => {},
       },
       clock,
       store: (lost) => Object.assign(store, { lost }),

@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'vitest';
-import { Pending } from '../../scripted-engine.js';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { never, Pending } from '../../scripted-engine.js';
 import { settled } from '../../virtual-clock.js';
 import {
   answerLate,
@@ -81,6 +81,105 @@ describe('a drop that fails', () => {
     await clock.advance(1 + 1 + store.pace.firstMs);
     expect(told).toEqual(['granted b']);
   });
+});
+
+describe('where calls may overtake each other', () => {
+  beforeEach(() => {
+    store.unordered = true;
+  });
+
+  test('a drop is sent when the take of its claim is over, and the leave does not wait for that', async () => {
+    const gate = deliverLate('take');
+    const claim = claimOf('a');
+    const entering = session.enter(claim);
+    await settled();
+    expect(await session.leave(claim)).toBe(true);
+    await settled();
+    expect(store.calls).toEqual(['take a']);
+    gate.resolve();
+    expect((await entering).state).not.toBe('held');
+    await settled();
+    // Once: the second would come upon a connection that carries another's lock by then.
+    expect(store.sent('drop')).toEqual(['drop a']);
+    expect(store.holders(NAME)).toEqual([]);
+  });
+
+  test('a drop is sent, too, if the take failed', async () => {
+    const gate = new Pending<void>();
+    store.network = async (call, run) => {
+      const answer = run();
+      if (call.startsWith('take')) await gate.promise;
+      return answer;
+    };
+    const claim = claimOf('a');
+    const entering = session.enter(claim).catch((error: unknown) => (error as Error).message);
+    await settled();
+    await session.leave(claim);
+    gate.reject(new Error('lost'));
+    expect(await entering).toBe('lost');
+    await settled();
+    expect(store.holders(NAME)).toEqual([]);
+  });
+
+  test('a claim that is asked about twice at once is one take', async () => {
+    const gate = deliverLate('take');
+    const claim = claimOf('a');
+    const places = [session.enter(claim), session.enter(claim)];
+    await settled();
+    gate.resolve();
+    expect(await Promise.all(places)).toEqual([
+      { state: 'held', token: 1n },
+      { state: 'held', token: 1n },
+    ]);
+    expect(store.calls).toEqual(['take a']);
+  });
+
+  test('the next of us asks when the drop has been answered, and not between take and drop', async () => {
+    const gate = deliverLate('take a');
+    const [first, second] = [claimOf('a'), claimOf('b')];
+    void session.enter(first);
+    await settled();
+    await session.leave(first);
+    const entering = session.enter(second);
+    await settled();
+    expect(store.sent('take b')).toEqual([]);
+    gate.resolve();
+    expect(await entering).toMatchObject({ state: 'held' });
+    expect(store.sent('drop a').length).toBeGreaterThan(0);
+  });
+
+  test('a take that is never answered keeps the next of us no longer than any call', async () => {
+    store.network = (call, run) => (call === 'take a' ? never() : Promise.resolve(run()));
+    const [first, second] = [claimOf('a'), claimOf('b')];
+    void session.enter(first);
+    await settled();
+    expect(await session.leave(first)).toBe(true);
+    const entering = session.enter(second);
+    await clock.advance(BEAT_MS);
+    expect(await entering).toMatchObject({ state: 'held' });
+  });
+
+  test('close drops what is on its way, and closes the store after that', async () => {
+    const gate = deliverLate('take');
+    const entering = session.enter(claimOf('a'));
+    await settled();
+    const closing = session.close();
+    await settled();
+    expect(store.closed).toBe(0);
+    gate.resolve();
+    await Promise.all([closing, entering]);
+    expect(store.closed).toBe(1);
+    expect(store.holders(NAME)).toEqual([]);
+  });
+});
+
+test('where calls keep their order, a drop is sent at once: it gets there after the take', async () => {
+  deliverLate('take');
+  const claim = claimOf('a');
+  void session.enter(claim);
+  await settled();
+  void session.leave(claim);
+  expect(store.calls).toEqual(['take a', 'drop a']);
 });
 
 describe('close', () => {

@@ -139,7 +139,7 @@ describe('one who waits', () => {
   test('asks when the slot runs out, if that is sooner', async () => {
     const other = new SlotSession({
       options: { id: 'other', realm: '', ttlMs: TTL_MS, label: 'other' },
-      listener: { granted: () => {}, lost: () => {}, ended: () => {} },
+      listener: { granted: () => {}, lost: () => {}, ended: () => {}, hinted: () => {} },
       clock,
       store: () => store,
     });

@@ -10,7 +10,7 @@ import { frame } from '../../../../../src/engines/etcd/client/frames.js';
 import { RangeResponse } from '../../../../../src/engines/etcd/client/messages.js';
 import { EtcdError, STATUS } from '../../../../../src/engines/etcd/client/status.js';
 import { LOOPBACK } from '../../../../servers/ports.js';
-import { holdTime } from '../../lapse.js';
+import { holdTime, releaseTime } from '../../lapse.js';
 
 type Behaviour = (stream: ServerHttp2Stream) => void;
 
@@ -137,7 +137,7 @@ describe('a member that is silent', () => {
   beforeEach(holdTime);
 
   afterEach(() => {
-    vi.useRealTimers();
+    releaseTime();
   });
 
   test('is left in time for one that answers', async () => {

@@ -1,7 +1,7 @@
 /** What comes from a network may be anything: parsers end, say no, and never believe a length. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { frame, HEAD, LONGEST_MESSAGE } from '../../../../../src/engines/etcd/client/frames.js';
+import { frame, headOf, MOST } from '../../../../../src/engines/etcd/client/frames.js';
 import {
   LeaseKeepAliveResponse,
   RangeRequest,
@@ -9,7 +9,7 @@ import {
   TxnResponse,
   WatchResponse,
 } from '../../../../../src/engines/etcd/client/messages.js';
-import { message, type Message, one, WireError } from '../../../../../src/engines/etcd/client/wire.js';
+import { message, type Message, one, TooMuchError, WireError } from '../../../../../src/engines/etcd/client/wire.js';
 import { corrupted, corruption, hex, testFrames } from '../../frame-cases.js';
 
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
@@ -83,6 +83,22 @@ describe('messages', () => {
   });
 });
 
+/** Empty entries of a list. */
+function parts(count: number): Buffer {
+  return Buffer.alloc(2 * count, Buffer.of(0x12, 0));
+}
+
+test('a message of many small parts is refused before they fill the memory', () => {
+  expect(RangeResponse.decode(parts(1_000), 1_000).kvs).toHaveLength(1_000);
+  expect(() => RangeResponse.decode(parts(1_001), 1_000)).toThrow(TooMuchError);
+  // Whatever they are: fields that we do not know, or that count once.
+  expect(() => RangeResponse.decode(Buffer.alloc(2_000_002, Buffer.of(0x7a, 0)))).toThrow(TooMuchError);
+  // Together, not each by itself: as many in each of two as there may be in both.
+  const one = TxnResponse.encode({ responses: [{ range: {} }, { range: {} }] });
+  expect(() => TxnResponse.decode(one, 3)).toThrow(TooMuchError);
+  expect(TxnResponse.decode(one, 4).responses).toHaveLength(2);
+});
+
 /** One that may contain itself. None of etcd's that we read does today. */
 const Matryoshka: Message<unknown> = message({
   inner: one(1, {
@@ -94,17 +110,17 @@ const Matryoshka: Message<unknown> = message({
 });
 
 testFrames({
-  head: HEAD,
+  head: headOf(MOST.keys.bytes),
   frame,
   read,
-  longest: { head: headOf(LONGEST_MESSAGE), bytes: LONGEST_MESSAGE },
+  longest: { head: bytesOfHead(MOST.keys.bytes), bytes: MOST.keys.bytes },
   impossible: {
-    'that claim to be longer than any answer': headOf(LONGEST_MESSAGE + 1),
-    'that are compressed, which we did not ask for,': headOf(0, 1),
+    'that claim to be longer than any answer': bytesOfHead(MOST.keys.bytes + 1),
+    'that are compressed, which we did not ask for,': bytesOfHead(0, 1),
   },
 });
 
-function headOf(length: number, compressed = 0): Buffer {
+function bytesOfHead(length: number, compressed = 0): Buffer {
   const head = Buffer.alloc(5, compressed);
   head.writeUInt32BE(length, 1);
   return head;

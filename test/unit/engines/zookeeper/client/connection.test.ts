@@ -2,14 +2,14 @@
 import { once } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';
 import * as fc from 'fast-check';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { FrameReader } from '../../../../../src/kit/frame-reader.js';
 import { ZooKeeperClient } from '../../../../../src/engines/zookeeper/client/client.js';
 import { frame, HEAD } from '../../../../../src/engines/zookeeper/client/frames.js';
 import { Writer } from '../../../../../src/engines/zookeeper/client/jute.js';
 import { CODE, ZooKeeperError } from '../../../../../src/engines/zookeeper/client/status.js';
 import { LOOPBACK } from '../../../../servers/ports.js';
-import { holdTime, lapse } from '../../lapse.js';
+import { holdTime, lapse, releaseTime } from '../../lapse.js';
 
 const SESSION = 0x7eed_f00d_cafe_0001n;
 
@@ -21,7 +21,7 @@ function welcome(timeoutMs: number): Buffer {
 const WELCOME = welcome(4_000);
 
 afterEach(() => {
-  vi.useRealTimers();
+  releaseTime();
 });
 
 /** Greets as a server does, unless told otherwise, and answers each request as it is told. */
@@ -147,6 +147,7 @@ test('a server that hangs is left in time for one that answers, in the same sess
   await using liar = await Liar.start();
   liar.answer = (xid, socket) => void socket.write(reply(xid));
   hung.greeting = welcome(24_000);
+  liar.greeting = welcome(24_000);
   await using client = clientOf(hung.port, liar.port);
   await client.open(30_000);
   expect(hung.connections).toBe(1);
@@ -163,6 +164,43 @@ test('what could never be sent says so', async () => {
   await using client = clientWith({ timeoutMs: 300 }, port);
   await expect(client.open(300)).rejects.toMatchObject({ status: CODE.connectionLoss, sent: false });
   await expect(client.exists('/a')).rejects.toMatchObject({ sent: false });
+});
+
+test('a session that would end sooner on the server that takes us back is expired', async () => {
+  await using liar = await Liar.start();
+  let told = false;
+  liar.greeting = welcome(24_000);
+  const servers = [{ host: LOOPBACK, port: liar.port }];
+  const listener = { expired: () => void (told = true) };
+  const client = new ZooKeeperClient({ servers, timeoutMs: 3_000, random: () => 0, listener });
+  await client.open(30_000);
+  // What was counted on so far is more than this server will keep.
+  liar.greeting = welcome(23_999);
+  liar.answer = (_xid, socket) => socket.destroy();
+  await expect(client.exists('/a')).rejects.toMatchObject({ status: CODE.connectionLoss });
+  await expect(client.exists('/a')).rejects.toMatchObject({ status: CODE.sessionExpired });
+  expect(told).toBe(true);
+  await client.close();
+});
+
+test('a session that one server would keep for longer is what it was when the next one would not', async () => {
+  await using liar = await Liar.start();
+  let told = false;
+  const listener = { expired: () => void (told = true) };
+  const servers = [{ host: LOOPBACK, port: liar.port }];
+  const client = new ZooKeeperClient({ servers, timeoutMs: 3_000, random: () => 0, listener });
+  liar.greeting = welcome(3_000);
+  await client.open(30_000);
+  for (const timeoutMs of [24_000, 3_000]) {
+    liar.greeting = welcome(timeoutMs);
+    liar.answer = (_xid, socket) => socket.destroy();
+    await expect(client.exists('/a')).rejects.toMatchObject({ status: CODE.connectionLoss });
+    liar.answer = (xid, socket) => void socket.write(reply(xid));
+    expect(await client.exists('/a')).toMatchObject({ czxid: 9n });
+    expect(client.timeoutMs).toBe(3_000);
+  }
+  expect(told).toBe(false);
+  await client.close();
 });
 
 test('a session that the servers do not know is expired, and not a lost connection', async () => {

@@ -125,3 +125,13 @@ function headOf(length: number): Buffer {
   head.writeInt32BE(length, 0);
   return head;
 }
+
+/** Of names that are empty. */
+function list(count: number): Buffer {
+  return Buffer.concat([new Writer().int(count).finish(), Buffer.alloc(4 * count)]);
+}
+
+test('a list that is longer than any line is refused before it fills the memory', () => {
+  expect(new Reader(list(250_000)).list((each) => each.text())).toHaveLength(250_000);
+  expect(() => new Reader(list(250_001)).list((each) => each.text())).toThrow(WireError);
+});

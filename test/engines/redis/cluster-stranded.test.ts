@@ -1,9 +1,10 @@
 /** What ioredis does to its subscribers when the network comes and goes, and what must not come of it. */
 import { Cluster } from 'ioredis';
-import { expect, test } from 'vitest';
-import { Holdfast } from '../../../src/index.js';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { redis } from '../../../src/engines/redis/index.js';
-import { startCluster } from '../../servers/redis-cluster.js';
+import { type RedisCluster, startCluster } from '../../servers/redis-cluster.js';
+import { command } from '../../servers/resp.js';
 import { waitFor } from '../../servers/wait.js';
 import { queued, until } from './faults-kit.js';
 
@@ -27,8 +28,16 @@ async function strand(subscriber: Subscriber): Promise<void> {
   });
 }
 
-test('a cluster client whose subscribers are stuck for ever gets new ones, and nobody stays deaf', async () => {
-  await using cluster = await startCluster();
+let cluster: RedisCluster;
+
+beforeAll(async () => {
+  cluster = await startCluster();
+});
+
+afterAll(() => cluster[Symbol.asyncDispose]());
+
+/** A cluster client, and the subscribers that are made of it. */
+function watched(): { client: Cluster; subscribers: Subscriber[] } {
   const client = new Cluster([...cluster.hosts]);
   client.on('error', () => {});
   const subscribers: Subscriber[] = [];
@@ -38,11 +47,18 @@ test('a cluster client whose subscribers are stuck for ever gets new ones, and n
     subscribers.push(made as unknown as Subscriber);
     return made;
   };
+  return { client, subscribers };
+}
+
+function stranger(options: HoldfastOptions): Holdfast {
+  const hosts = cluster.hosts.map(({ host, port }) => `${host}:${port}`).join();
+  return new Holdfast(`redis+cluster://${hosts}?epochGuard=false`, options);
+}
+
+test('a cluster client whose subscribers are stuck for ever gets new ones, and nobody stays deaf', async () => {
+  const { client, subscribers } = watched();
   const options = { ttl: '60s', namespace: 'stranded' } as const;
-  await using holder = new Holdfast(
-    `redis+cluster://${cluster.hosts.map(({ host, port }) => `${host}:${port}`).join()}?epochGuard=false`,
-    options,
-  );
+  await using holder = stranger(options);
   try {
     await using waiter = new Holdfast(redis(client, { epochGuard: false }), options);
     const lease = await holder.mutex('job').acquire();
@@ -58,6 +74,30 @@ test('a cluster client whose subscribers are stuck for ever gets new ones, and n
     await lease.release();
     await (await next).release();
     expect(performance.now() - released).toBeLessThan(2_000);
+  } finally {
+    client.disconnect();
+  }
+});
+
+test('a subscriber that is stuck while nobody new listens is replaced: beats notice that nobody hears', async () => {
+  const { client, subscribers } = watched();
+  const options = { ttl: '3s', namespace: 'unheard' } as const;
+  await using holder = stranger(options);
+  try {
+    await using waiter = new Holdfast(redis(client, { epochGuard: false }), options);
+    const lease = await holder.mutex('job').acquire();
+    const next = waiter.mutex('job').acquire();
+    await queued(holder.mutex('job'), 1);
+    await strand(subscribers[0]!);
+    await until('the waiter has another subscriber', async () => subscribers.length === 2);
+    await until('it hears', async () => {
+      const inboxes = (await Promise.all(
+        cluster.nodes.map(({ port }) => command(port, 'PUBSUB', 'SHARDCHANNELS', 'unheard:*')),
+      )) as unknown[][];
+      return inboxes.flat().length === 2;
+    });
+    await lease.release();
+    await (await next).release();
   } finally {
     client.disconnect();
   }

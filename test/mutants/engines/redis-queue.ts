@@ -279,4 +279,12 @@ export const redisQueue: readonly TestedBug[] = [
     edits: [{ file: ADMISSION, find: 'first() or R.sift() and first()', replace: 'first()' }],
     foundBy: { file: GARBAGE, test: 'with another score than ours hides nobody who waits' },
   },
+  {
+    name: 'nobody notices that an inbox has no listener any more',
+    edits: [{ file: 'engines/redis/queue/script/rare-steps.ts', find: `heard(person) and '1' or '0'`, replace: `'1'` }],
+    foundBy: {
+      file: 'test/engines/redis/cluster-stranded.test.ts',
+      test: 'a subscriber that is stuck while nobody new listens is replaced',
+    },
+  },
 ];

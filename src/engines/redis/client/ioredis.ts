@@ -85,6 +85,15 @@ export class IoredisPort implements RedisPort {
     this.#ask((subscriber) => subscriber.disconnect(true));
   });
 
+  /** All channels of a subscriber are deaf at once; the one that comes first sees to it. */
+  readonly #renewSubscriber = atMostEvery(STRANDED_MS, () => {
+    if (this.#closed) return;
+    this.#ask((deaf) => {
+      this.#abandon(deaf);
+      return this.#subscriber.get();
+    });
+  });
+
   /** Since when a subscriber of a cluster has refused everything. */
   #strandedSince: number | undefined;
 
@@ -214,10 +223,13 @@ export class IoredisPort implements RedisPort {
     try {
       const kind = await this.#subscribeTo(subscriber, channel);
       this.#strandedSince = undefined;
-      return { kind, close: () => this.#unsubscribeFrom(channel, kind) };
+      return { kind, confirmed: this.#deafness(), close: () => this.#unsubscribeFrom(channel, kind) };
     } catch (error) {
       this.#channels.remove(channel);
-      if (this.#isStranded(error)) return this.#abandon(subscriber, error);
+      if (this.#isStranded(error)) {
+        this.#abandon(subscriber);
+        throw error;
+      }
       // The client has noted it, and would subscribe to it for ever, on one node after the other.
       if (this.#sharded) this.#ask(() => subscriber.sunsubscribe!(channel));
       throw error;
@@ -256,11 +268,22 @@ export class IoredisPort implements RedisPort {
   }
 
   /** The next who listens makes another, which subscribes to what this one had. */
-  #abandon(subscriber: Subscriber, error: unknown): never {
+  #abandon(subscriber: Subscriber): void {
     this.#strandedSince = undefined;
     this.#subscriber.forget();
     subscriber.disconnect();
-    throw error;
+  }
+
+  /**
+   * The same can happen to a subscriber that everybody listens by already, and that nobody asks anything any more. The server
+   * notices: it counts no listener, beat after beat.
+   */
+  #deafness(): Subscription['confirmed'] {
+    let deafSince: number | undefined;
+    return (heard) => {
+      deafSince = heard ? undefined : (deafSince ?? performance.now());
+      if (deafSince !== undefined && performance.now() - deafSince > STRANDED_MS) this.#renewSubscriber();
+    };
   }
 
   checkSubscriber(): void {

@@ -121,7 +121,11 @@ export class NodeRedisPort implements RedisPort {
     this.#channels.add(channel, listener);
     try {
       const kind = await this.#subscribeTo(messages, channel);
-      return { kind, close: () => this.#unsubscribeFrom(channel, kind) };
+      return {
+        kind,
+        confirmed: (heard) => void (heard || this.#subscribeAnew(channel)),
+        close: () => this.#unsubscribeFrom(channel, kind),
+      };
     } catch (error) {
       this.#channels.remove(channel);
       throw error;
@@ -173,6 +177,18 @@ export class NodeRedisPort implements RedisPort {
       // Who listens next makes another; beats find what is missed until then.
     } finally {
       destroy?.();
+    }
+  }
+
+  /** The client believes that it is subscribed, and would send nothing. */
+  async #subscribeAnew(channel: string): Promise<void> {
+    const receive = this.#shardedChannels.get(channel);
+    if (!receive) return;
+    try {
+      await this.#client.sUnsubscribe(channel);
+      if (this.#shardedChannels.has(channel)) await this.#client.sSubscribe(channel, receive);
+    } catch {
+      // The next beat tries again.
     }
   }
 

@@ -27,6 +27,8 @@ export interface ChannelListener {
 export interface Subscription {
   /** How to reach it: `s` with SPUBLISH, `p` with PUBLISH. */
   readonly kind: 's' | 'p';
+  /** What the server says with a beat: whether anybody listens there. Clients of clusters lose subscriptions without a word. */
+  confirmed(heard: boolean): void;
   close(): Promise<void>;
 }
 

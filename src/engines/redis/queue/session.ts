@@ -84,8 +84,9 @@ export class RedisSession implements Session, ChannelListener {
     this.#setup.checkSubscriber();
     const answer = await this.#step('beat', this.#id, count, held, checksum, unsettled.join(' '));
     if (!Array.isArray(answer)) return { alive: false };
-    const [guard = '', ...words] = answer.map(String);
+    const [guard = '', heard, ...words] = answer.map(String);
     this.#heardGuard(guard);
+    this.#subscription?.confirmed(heard !== '0');
     const end = words.indexOf('');
     for (const [id, reason] of chunks(end === -1 ? words : words.slice(0, end), 2)) this.#awaited.evicted(id!, reason!);
     if (end === -1) return { alive: true };

@@ -41,8 +41,15 @@ export const RARE_STEPS = String.raw`
     return 1
   end
 
-  -- Answers g if the session is gone; else the guard, why claims are to go (id, reason) and, if the roster differs from the index,
-  -- '' and that index (id, line, place).
+  -- Whether anybody listens to the inbox. A plain one may have its listener on another node, which this node can't see.
+  local function heard(person)
+    if string.sub(person.inbox, 1, 1) ~= 's' then return true end
+    local answer = redis.pcall('PUBSUB', 'SHARDNUMSUB', S.inboxes .. string.sub(person.inbox, 2))
+    return answer[2] ~= 0
+  end
+
+  -- Answers g if the session is gone; else the guard, whether its inbox is heard, why claims are to go (id, reason) and, if the
+  -- roster differs from the index, '' and that index (id, line, place).
   function R.beat(session, count, held, sum, unsettled)
     local person = R.alive(personOf(session))
     if not person then return 'g' end
@@ -56,7 +63,7 @@ export const RARE_STEPS = String.raw`
     R.tidy()
     S.somebodyWaits = S.somebodyWaits or person.count > person.held
     local differs = not R.agrees(person, tonumber(count), tonumber(held), tonumber(sum), unsettled)
-    local answer, index = { guardWord() }, {}
+    local answer, index = { guardWord(), heard(person) and '1' or '0' }, {}
     if not differs and person.evicted == 0 then return answer end
     for _, member in ipairs(R.range('[S' .. session .. '\n', '(S' .. session .. '\n\255')) do
       local claim = claimOf(string.sub(member, #session + 3))

@@ -108,7 +108,7 @@ export const sqlite: readonly TestedBug[] = [
   {
     name: 'a register is forgotten as soon as another is written',
     edits: [{ file: 'engines/sqlite/writer-thread.ts', find: 'null : now + task.keepMs', replace: 'null : now' }],
-    foundBy: { file: CONFORMANCE, test: 'what is written for a time is there until then' },
+    foundBy: { file: CONFORMANCE, test: 'the last write says for how long a register is kept' },
   },
   {
     name: 'each process watches a session of another boot for itself, from its first look on',

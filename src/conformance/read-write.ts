@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { EngineError, LeaseLostError, type Lease } from '../index.js';
+import { LeaseLostError, type Lease } from '../index.js';
 import { BRIEF_HOLD_MS, type Case, every, fifo, group, listing, shared } from './case.js';
-import { aborted, track } from './tracked.js';
+import { aborted, answered, track } from './tracked.js';
 
 /** Readers share, writers exclude, and neither starves the other. */
 export const readWrite: readonly Case[] = group({ needs: shared }, [
@@ -260,13 +260,3 @@ export const readWrite: readonly Case[] = group({ needs: shared }, [
     },
   },
 ]);
-
-/** A try that a busy machine could not ask for in time holds nothing. */
-async function answered(attempt: Promise<Lease | undefined>): Promise<Lease | undefined> {
-  try {
-    return await attempt;
-  } catch (error) {
-    if (error instanceof EngineError && error.retryable) return undefined;
-    throw error;
-  }
-}

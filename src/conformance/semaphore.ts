@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { CapacityError, ConfigError, type Lock } from '../index.js';
 import { type Case, every, fifo, group, listing, weighted } from './case.js';
-import { track } from './tracked.js';
+import { answered, track } from './tracked.js';
 
 /** At most so many permits at a time, served in order whatever their weights. */
 export const semaphore: readonly Case[] = group({ needs: weighted }, [
@@ -51,7 +51,9 @@ export const semaphore: readonly Case[] = group({ needs: weighted }, [
       const names = Array.from({ length: 6 }, () => stage.name());
       const instances = Array.from({ length: 5 }, () => stage.holdfast());
       await Promise.all(instances.map((locks) => locks.ready()));
-      const tries = names.map((name) => Promise.all(instances.map((locks) => locks.semaphore(name, 2).tryAcquire())));
+      const tries = names.map((name) =>
+        Promise.all(instances.map((locks) => answered(locks.semaphore(name, 2).tryAcquire()))),
+      );
       for (const leases of await Promise.all(tries)) {
         const held = leases.filter((lease) => lease?.held).length;
         assert.ok(held <= 2, `${held} permits of 2`);

@@ -1,3 +1,5 @@
+import { EngineError, type Lease } from '../index.js';
+
 /** A promise whose state can be seen, for what must *not* have happened yet. Its rejection is never unhandled. */
 export class Tracked<T> {
   readonly promise: Promise<T>;
@@ -35,4 +37,14 @@ export function aborted(signal: AbortSignal): Promise<unknown> {
     if (signal.aborted) resolve(signal.reason);
     else signal.addEventListener('abort', () => resolve(signal.reason), { once: true });
   });
+}
+
+/** A try that a busy machine could not ask for in time holds nothing. */
+export async function answered(attempt: Promise<Lease | undefined>): Promise<Lease | undefined> {
+  try {
+    return await attempt;
+  } catch (error) {
+    if (error instanceof EngineError && error.retryable) return undefined;
+    throw error;
+  }
 }

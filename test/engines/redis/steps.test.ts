@@ -65,8 +65,8 @@ async function claims(): Promise<string[]> {
 }
 
 /** So many locks, each of its own name. */
-function crowd(actor: Actor): Promise<Claim[]> {
-  return Promise.all(Array.from({ length: CROWD }, async (_, at) => (await actor.hold({ name: `crowd-${at}` })).claim));
+function crowd(actor: Actor, length = CROWD): Promise<Claim[]> {
+  return Promise.all(Array.from({ length }, async (_, at) => (await actor.hold({ name: `crowd-${at}` })).claim));
 }
 
 describe('a session that is dead, though nobody has buried it', () => {
@@ -225,7 +225,8 @@ describe('a claim', () => {
 
 test('a session that closes leaves nothing, also where it has more than one call can take', async () => {
   const actor = await open();
-  await crowd(actor);
+  // So much that whoever looks after the dead meanwhile is not done with it when close() is.
+  await crowd(actor, 10 * CROWD);
   await actor.session.close();
   expect(await client.keys(`${namespace}:*`)).toEqual([`${namespace}:{0}:state`]);
   expect(await client.hkeys(`${namespace}:{0}:state`)).toEqual(['shard']);

@@ -112,9 +112,9 @@ async function claimRun(
   atLeastMs: number,
 ): Promise<RunNote | undefined> {
   const register = `once\u001f${name}`;
-  const { registers } = await instance.engine('once');
+  const registers = await instance.registers('once');
   const ask = <A>(call: (registers: Registers) => Promise<A>): Promise<A> =>
-    instance.call('once', () => call(registers!));
+    instance.call('once', () => call(registers));
   const last = await ask((of) => of.read(register));
   if (!last.ok || (last.value && forbids(last.value))) return undefined;
   if (atLeastMs === 0) return NO_NOTE;

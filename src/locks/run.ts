@@ -51,8 +51,8 @@ export async function runInside<T>(
 }
 
 function lossOf(turns: readonly Turn[]): LeaseLostError | undefined {
-  const lost = turns.find(({ loss }) => loss);
-  return lost && new LeaseLostError(lost.line.name, lost.loss!, lost.hand.token);
+  for (const { loss, line, hand } of turns) if (loss) return new LeaseLostError(line.name, loss, hand.token);
+  return undefined;
 }
 
 async function abandon(frames: readonly Frame[]): Promise<HoldfastError> {

@@ -34,7 +34,7 @@ export interface Stopped {
   readonly left: readonly number[];
 }
 
-export class Guard {
+export class ChildGuard {
   readonly #lease: Lease;
   readonly #family: Family;
   readonly #graceMs: number;

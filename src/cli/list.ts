@@ -5,12 +5,12 @@ import type { CommonOptions, ListOptions } from './options.js';
 import { engineUrl } from './place.js';
 import { age, json, printable, quote, table } from './text.js';
 
-export interface Listing {
+export interface Printout {
   readonly exit: number;
   readonly text: string;
 }
 
-export function ls({ operands: [prefix], ...options }: ListOptions): Promise<Listing> {
+export function ls({ operands: [prefix], ...options }: ListOptions): Promise<Printout> {
   return withLocks(options, async (locks) => {
     const lines = await collect(locks.inspect(prefix === undefined ? {} : { prefix }));
     lines.sort(byName);
@@ -20,7 +20,7 @@ export function ls({ operands: [prefix], ...options }: ListOptions): Promise<Lis
   });
 }
 
-export function inspect({ operands, ...options }: ListOptions): Promise<Listing> {
+export function inspect({ operands, ...options }: ListOptions): Promise<Printout> {
   const name = operands[0]!;
   return withLocks(options, async (locks) => {
     const lines = await collect(locks.inspect({ name }));
@@ -32,7 +32,7 @@ export function inspect({ operands, ...options }: ListOptions): Promise<Listing>
   });
 }
 
-export function evict({ operands, reason, ...options }: ListOptions): Promise<Listing> {
+export function evict({ operands, reason, ...options }: ListOptions): Promise<Printout> {
   const [name, claimId] = operands as [string, string];
   return withLocks(options, async (locks) => {
     const evicted = await locks.evict(name, claimId, reason);
@@ -44,7 +44,7 @@ export function evict({ operands, reason, ...options }: ListOptions): Promise<Li
   });
 }
 
-async function withLocks(options: CommonOptions, work: (locks: Holdfast) => Promise<Listing>): Promise<Listing> {
+async function withLocks(options: CommonOptions, work: (locks: Holdfast) => Promise<Printout>): Promise<Printout> {
   await using locks = new Holdfast(engineUrl(options.url, process.env), { label: 'holdfast' });
   return await work(locks);
 }

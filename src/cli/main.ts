@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { asFailure, type Failure, usage } from './failure.js';
 import { helpFor } from './help.js';
-import { evict, inspect, type Listing, ls } from './list.js';
+import { evict, inspect, ls, type Printout } from './list.js';
 import { parseList, parseRun } from './options.js';
 import { run } from './run.js';
 import { schema } from './schema.js';
@@ -50,7 +50,7 @@ function own(args: readonly string[]): readonly string[] {
   return dashes === -1 ? args : args.slice(0, dashes);
 }
 
-function print({ exit, text }: Listing): number {
+function print({ exit, text }: Printout): number {
   process.stdout.write(text);
   return exit;
 }

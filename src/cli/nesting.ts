@@ -2,11 +2,9 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { usage } from './failure.js';
-import type { Want } from './options.js';
+import type { WantedLock } from './options.js';
 import { processes } from './processes.js';
 import { maskCredentials, quote } from './text.js';
-
-type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * A JSON array, the outermost first. What a command started may outlive its run, and inherits this all the same: so each entry also
@@ -14,7 +12,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
  */
 const HELD = 'HOLDFAST_HELD';
 
-interface Held {
+interface HeldRun {
   readonly key: string;
   readonly pid: number;
   readonly started: string;
@@ -31,7 +29,7 @@ export interface Nesting {
  * `holdfast run X` inside of `holdfast run X` would wait for its own end. Shared ones too: behind a writer that came in
  * between, the inner reader waits for the writer and the writer for the outer reader.
  */
-export function enterNesting(name: string, want: Want, url: string, env: Environment): Nesting {
+export function enterNesting(name: string, want: WantedLock, url: string, env: NodeJS.ProcessEnv): Nesting {
   const key = `${want.kind === 'semaphore' ? 'semaphore' : 'lock'}:${place(url)}:${name}`;
   const { entries } = processes();
   const startOf = (pid: number): string | undefined => entries.find((entry) => entry.pid === pid)?.started;
@@ -39,11 +37,11 @@ export function enterNesting(name: string, want: Want, url: string, env: Environ
   if (held.some((outer) => outer.key === key)) {
     throw usage(`${quote(name)} is held by the holdfast run that this one runs inside of: it would wait for itself`);
   }
-  const own: Held = { key, pid: process.pid, started: startOf(process.pid) ?? '' };
+  const own: HeldRun = { key, pid: process.pid, started: startOf(process.pid) ?? '' };
   return { env: { [HELD]: JSON.stringify([...held, own]) }, mark: JSON.stringify(own) };
 }
 
-function readHeld(text: string | undefined): Held[] {
+function readHeld(text: string | undefined): HeldRun[] {
   try {
     const held: unknown = JSON.parse(text ?? '[]');
     return Array.isArray(held) ? held.filter(isHeld) : [];
@@ -52,8 +50,8 @@ function readHeld(text: string | undefined): Held[] {
   }
 }
 
-function isHeld(entry: unknown): entry is Held {
-  const { key, pid, started } = (entry ?? {}) as Partial<Held>;
+function isHeld(entry: unknown): entry is HeldRun {
+  const { key, pid, started } = (entry ?? {}) as Partial<HeldRun>;
   return typeof key === 'string' && typeof pid === 'number' && typeof started === 'string';
 }
 

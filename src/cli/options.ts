@@ -12,7 +12,7 @@ export interface RunOptions extends CommonOptions {
   readonly command: readonly [string, ...string[]];
   /** Undefined: wait for ever; 0: do not wait. */
   readonly waitMs: number | undefined;
-  readonly want: Want;
+  readonly want: WantedLock;
   readonly ttlMs: number;
   readonly graceMs: number;
   readonly busyExit: number;
@@ -24,7 +24,7 @@ export interface RunOptions extends CommonOptions {
   readonly hideUrl: boolean;
 }
 
-export type Want =
+export type WantedLock =
   | { readonly kind: 'exclusive' }
   | { readonly kind: 'shared' }
   | { readonly kind: 'semaphore'; readonly permits: number; readonly of: number };
@@ -116,7 +116,7 @@ function wait(values: Values): number | undefined {
   return 0;
 }
 
-function want(values: Values): Want {
+function want(values: Values): WantedLock {
   const of = optional(values['of'], (text) => whole(text, '--of', 1, MOST_PERMITS));
   const permits = optional(values['permits'], (text) => whole(text, '--permits', 1, of ?? MOST_PERMITS));
   if (values['shared']) {

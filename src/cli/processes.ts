@@ -13,18 +13,18 @@ export interface ProcessEntry {
   readonly zombie: boolean;
 }
 
-export interface Look {
+export interface ProcessLook {
   readonly entries: readonly ProcessEntry[];
   /** Those that were there in the beginning, and had ended when they were looked at. */
   readonly ended: readonly number[];
 }
 
-export function processes(): Look {
+export function processes(): ProcessLook {
   return fromProc() ?? { entries: fromPs(), ended: [] };
 }
 
 /** Linux. Undefined where there is no /proc. */
-function fromProc(): Look | undefined {
+function fromProc(): ProcessLook | undefined {
   let pids: string[];
   try {
     pids = readdirSync('/proc').filter((entry) => /^\d+$/.test(entry));

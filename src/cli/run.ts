@@ -4,8 +4,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { AcquireTimeoutError, EngineError, Holdfast, type Lease, type Lock } from '../index.js';
 import { type Child, hasTerminal, startChild } from './child.js';
 import { EXIT, Failure } from './failure.js';
-import { Guard, type Stopped } from './guard.js';
-import { type RunOptions, type Want } from './options.js';
+import { ChildGuard, type Stopped } from './guard.js';
+import { type RunOptions, type WantedLock } from './options.js';
 import { enterNesting, type Nesting } from './nesting.js';
 import { engineUrl } from './place.js';
 import { exitOfSignal, type Signal, Signals } from './signals.js';
@@ -30,7 +30,7 @@ export async function run(options: RunOptions): Promise<number> {
   }
 }
 
-function lockOf(locks: Holdfast, name: string, want: Want): Lock {
+function lockOf(locks: Holdfast, name: string, want: WantedLock): Lock {
   if (want.kind === 'semaphore') return locks.semaphore(name, want.of);
   return want.kind === 'shared' ? locks.rwLock(name).read : locks.mutex(name);
 }
@@ -106,7 +106,7 @@ async function runUnder(lease: Lease, options: RunOptions, signals: Signals, { e
   const child = await startChild(options.command, inherited, { ownSession, mark });
   signals.to(child.forward);
   for (const signal of early) child.forward(signal);
-  const guard = new Guard(lease, child.family, options);
+  const guard = new ChildGuard(lease, child.family, options);
   stops?.with(child.family, guard);
   const code = await Promise.race([child.ended, guard.unstoppable]);
   if (code !== undefined) await outlast(guard, child, options);
@@ -123,7 +123,7 @@ async function runUnder(lease: Lease, options: RunOptions, signals: Signals, { e
 }
 
 /** Who was asked to end has not ended before all that it started has. Who ends by itself may leave something behind. */
-async function outlast(guard: Guard, child: Child, { name, graceMs, waitAll }: RunOptions): Promise<void> {
+async function outlast(guard: ChildGuard, child: Child, { name, graceMs, waitAll }: RunOptions): Promise<void> {
   if (!child.asked && !waitAll) return;
   // Those who are left may be asked to end only now.
   await guard.outlast({ child, graceMs }, (left) => {

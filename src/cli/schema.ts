@@ -1,12 +1,12 @@
 /** `holdfast schema print` and `apply`: the tables that an engine keeps its locks in, for whoever has the rights to make them. */
 import { schemaFromUrl } from '../index.js';
 import { usage } from './failure.js';
-import type { Listing } from './list.js';
+import type { Printout } from './list.js';
 import type { ListOptions } from './options.js';
 import { engineUrl } from './place.js';
 import { json, printable } from './text.js';
 
-export async function schema({ operands: [action], url, json: asJson }: ListOptions): Promise<Listing> {
+export async function schema({ operands: [action], url, json: asJson }: ListOptions): Promise<Printout> {
   if (action !== 'print' && action !== 'apply') throw usage('it is: holdfast schema print, or holdfast schema apply');
   await using tables = await schemaFromUrl(engineUrl(url, process.env));
   if (action === 'print') {

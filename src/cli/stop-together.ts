@@ -1,5 +1,5 @@
 import type { Family } from './family.js';
-import type { Guard } from './guard.js';
+import type { ChildGuard } from './guard.js';
 
 /** What stops a job: Ctrl-Z, or the use of a terminal that is another's for now. */
 const STOPS = ['SIGTSTP', 'SIGTTIN', 'SIGTTOU'] as const;
@@ -14,7 +14,7 @@ const TIDY_MS = 100;
 export class StopTogether implements Disposable {
   readonly #tidyMs: number;
   /** Undefined while it starts: a stop waits until there is somebody to stop with us. */
-  #command: { readonly family: Family; readonly guard: Guard } | undefined;
+  #command: { readonly family: Family; readonly guard: ChildGuard } | undefined;
   #wanted = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -24,7 +24,7 @@ export class StopTogether implements Disposable {
     process.on('SIGCONT', this.#goOn);
   }
 
-  with(family: Family, guard: Guard): void {
+  with(family: Family, guard: ChildGuard): void {
     this.#command = { family, guard };
     if (this.#wanted) this.#stop();
   }

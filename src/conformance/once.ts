@@ -111,14 +111,14 @@ export const once: readonly Case[] = group({ needs: registers }, [
     async run(stage) {
       const name = stage.name();
       const locks = stage.holdfast();
-      const { registers } = await stage.engine();
+      const registers = await stage.registers();
       const register = `once\u001F${name}`;
       assert.equal((await locks.once(name, { atLeast: 10 }, () => {})).ran, true);
       // Some engines forget one when another is written.
       const other = stage.name();
       await stage.eventually('it is forgotten', async () => {
         await locks.once(other, { atLeast: 1 }, () => {});
-        const read = await registers!.read(register);
+        const read = await registers.read(register);
         return read.ok && !read.value;
       });
       assert.equal((await locks.once(name, { atLeast: 10 }, () => {})).ran, true);

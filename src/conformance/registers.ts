@@ -121,14 +121,14 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     protocol: true,
     async run(stage) {
       const name = stage.name();
-      const { registers } = await stage.engine();
+      const registers = await stage.registers();
       const ok = { ok: true, value: undefined } as const;
       for (const token of [9n, 10n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 62n, 2n ** 62n + 1n, 2n ** 63n - 1n]) {
-        assert.deepEqual(await registers!.write(name, `${token}`, token), ok);
-        assert.deepEqual(await registers!.write(name, 'stale', token - 1n), { ok: false, newest: token });
+        assert.deepEqual(await registers.write(name, `${token}`, token), ok);
+        assert.deepEqual(await registers.write(name, 'stale', token - 1n), { ok: false, newest: token });
         const stale = { token: token - 1n, mode: 'write' } as const;
-        assert.deepEqual(await registers!.read(name, stale), { ok: false, newest: token });
-        const read = await registers!.read(name);
+        assert.deepEqual(await registers.read(name, stale), { ok: false, newest: token });
+        const read = await registers.read(name);
         assert.ok(read.ok);
         assert.equal(read.value?.value, `${token}`);
         assert.equal(read.value.token, token);
@@ -140,13 +140,13 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     protocol: true,
     async run(stage) {
       const name = stage.name();
-      const { registers } = await stage.engine();
+      const registers = await stage.registers();
       for (const fence of [{ token: 7n, mode: 'read' } as const, { token: 8n, mode: 'write' } as const]) {
-        assert.deepEqual(await registers!.read(name, fence), { ok: true, value: undefined });
-        assert.deepEqual(await registers!.read(name, fence), { ok: true, value: undefined });
+        assert.deepEqual(await registers.read(name, fence), { ok: true, value: undefined });
+        assert.deepEqual(await registers.read(name, fence), { ok: true, value: undefined });
       }
-      assert.equal((await registers!.write(name, 'value', 8n)).ok, true);
-      assert.equal((await registers!.write(name, 'value', 8n)).ok, true);
+      assert.equal((await registers.write(name, 'value', 8n)).ok, true);
+      assert.equal((await registers.write(name, 'value', 8n)).ok, true);
     },
   },
   {
@@ -154,11 +154,11 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     protocol: true,
     async run(stage) {
       const name = stage.name();
-      const { registers } = await stage.engine();
-      assert.equal((await registers!.write(`once\u001F${name}`, 'the core’s', 1n)).ok, true);
-      assert.deepEqual(await registers!.read(name), { ok: true, value: undefined });
-      assert.deepEqual(await registers!.read(`once${name}`), { ok: true, value: undefined });
-      const read = await registers!.read(`once\u001F${name}`);
+      const registers = await stage.registers();
+      assert.equal((await registers.write(`once\u001F${name}`, 'the core’s', 1n)).ok, true);
+      assert.deepEqual(await registers.read(name), { ok: true, value: undefined });
+      assert.deepEqual(await registers.read(`once${name}`), { ok: true, value: undefined });
+      const read = await registers.read(`once\u001F${name}`);
       assert.ok(read.ok);
       assert.equal(read.value?.value, 'the core’s');
     },
@@ -169,13 +169,13 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     protocol: true,
     async run(stage) {
       const name = stage.name();
-      const { registers } = await stage.engine();
+      const registers = await stage.registers();
       const keepMs = 300;
       const before = stage.now();
-      assert.equal((await registers!.write(name, 'for a time', 9n, keepMs)).ok, true);
-      await forgotten(stage, registers!, name);
+      assert.equal((await registers.write(name, 'for a time', 9n, keepMs)).ok, true);
+      await forgotten(stage, registers, name);
       assert.ok(stage.now() - before >= keepMs, `forgotten after ${stage.now() - before} ms`);
-      assert.deepEqual(await registers!.write(name, 'anew', 1n), { ok: true, value: undefined });
+      assert.deepEqual(await registers.write(name, 'anew', 1n), { ok: true, value: undefined });
     },
   },
   {
@@ -184,17 +184,17 @@ export const registers: readonly Case[] = group({ needs: needed }, [
     protocol: true,
     async run(stage) {
       const [forEver, longer, shorter] = [stage.name(), stage.name(), stage.name()];
-      const { registers } = await stage.engine();
+      const registers = await stage.registers();
       const soonMs = 100;
-      for (const name of [forEver, longer]) await registers!.write(name, 'first', 1n, soonMs);
-      await registers!.write(forEver, 'second', 2n);
-      await registers!.write(longer, 'second', 2n, 3_600_000);
-      await registers!.write(shorter, 'first', 1n);
-      await registers!.write(shorter, 'second', 2n, soonMs);
-      await registers!.read(shorter, { token: 3n, mode: 'read' });
-      await forgotten(stage, registers!, shorter);
+      for (const name of [forEver, longer]) await registers.write(name, 'first', 1n, soonMs);
+      await registers.write(forEver, 'second', 2n);
+      await registers.write(longer, 'second', 2n, 3_600_000);
+      await registers.write(shorter, 'first', 1n);
+      await registers.write(shorter, 'second', 2n, soonMs);
+      await registers.read(shorter, { token: 3n, mode: 'read' });
+      await forgotten(stage, registers, shorter);
       for (const name of [forEver, longer]) {
-        const read = await registers!.read(name);
+        const read = await registers.read(name);
         assert.ok(read.ok);
         assert.equal(read.value?.value, 'second');
       }

@@ -8,6 +8,7 @@ import {
   type HoldfastOptions,
   type LineView,
   type Lock,
+  type Registers,
   type Timer,
   type Traits,
 } from '../index.js';
@@ -122,6 +123,13 @@ export class Stage {
     const engine = await this.#source().connect({ namespace, clock });
     this.#engines.push(engine);
     return engine;
+  }
+
+  /** Those of an engine that says it has some. */
+  async registers(): Promise<Registers> {
+    const { registers } = await this.engine();
+    assert.ok(registers, 'the trait says that there are registers');
+    return registers;
   }
 
   /** The raw engine's sessions, each in the realm of a name. */

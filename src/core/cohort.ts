@@ -62,16 +62,16 @@ export class Cohort implements Station {
     return this.#waiters.size;
   }
 
-  /** How one more could join: always before the grant, behind the others; after it readers only, at once, while the budget lasts. */
-  admits({ weight, rw }: AcquireRequest): 'behind' | 'at once' | undefined {
+  /**
+   * How one more could join: always before the grant, behind the others; after it readers only, at once, by the hold, while the
+   * budget lasts.
+   */
+  admits({ weight, rw }: AcquireRequest): 'behind' | Hold | undefined {
     const own = this.request;
-    if (weight !== own.weight || rw !== own.rw || !own.cohort || !this.#hold) return undefined;
-    if (!this.shared || !this.#hold.granted) return 'behind';
-    return this.#hold.mayServe() ? 'at once' : undefined;
-  }
-
-  serve(waiter: Waiter): void {
-    this.#hold!.serve(waiter);
+    const hold = this.#hold;
+    if (weight !== own.weight || rw !== own.rw || !own.cohort || !hold) return undefined;
+    if (!this.shared || !hold.granted) return 'behind';
+    return hold.mayServe() ? hold : undefined;
   }
 
   add(waiter: Waiter): void {
@@ -90,10 +90,9 @@ export class Cohort implements Station {
 
   /** How many stand before each of our waiters, ours included. */
   places({ places }: Look): [Waiter, number][] {
-    const claimId = this.#hold?.claimId;
-    const before = claimId === undefined ? undefined : (places.get(claimId) ?? places.size);
-    if (before === undefined) return [];
-    const ours = before + this.#hold!.turns.length;
+    const hold = this.#hold;
+    if (hold?.claimId === undefined) return [];
+    const ours = (places.get(hold.claimId) ?? places.size) + hold.turns.length;
     return [...this.#waiters].map((waiter, index) => [waiter, ours + index]);
   }
 
@@ -244,7 +243,7 @@ export class Cohort implements Station {
   #stand(wait: boolean, now: number): void {
     this.#askedAt = now;
     this.#trouble = undefined;
-    this.#hold = new Hold(this);
-    this.#hold.stand(wait);
+    this.#hold = new Hold(this, wait);
+    this.#hold.stand();
   }
 }

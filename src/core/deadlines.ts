@@ -109,7 +109,7 @@ export class Deadlines {
    */
   trim(): void {
     const pending = this.#pending;
-    while (pending.length > this.#head && pending[pending.length - 1]!.over) pending.pop();
+    while (pending.length > this.#head && pending[pending.length - 1]?.over) pending.pop();
     while (pending[this.#head]?.over) this.#head += 1;
     if (this.#head === 0) return;
     if (this.#head === pending.length) pending.length = 0;

@@ -8,9 +8,9 @@ type Unit = 'ms' | 's' | 'm' | 'h' | 'd';
  */
 export type Duration = number | `${bigint}${'' | `.${bigint}` | `.0${bigint}`}${Unit}`;
 
-const UNIT_MS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const UNIT_MS: Readonly<Record<Unit, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-const LONGEST_MS = 366 * UNIT_MS['d']!;
+const LONGEST_MS = 366 * UNIT_MS.d;
 
 export function parseDuration(value: unknown, what: string): number {
   const ms = typeof value === 'string' ? fromText(value) : value;
@@ -24,7 +24,7 @@ export function parseDuration(value: unknown, what: string): number {
 
 function fromText(text: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text);
-  return match ? Number(match[1]) * UNIT_MS[match[2] as string]! : Number.NaN;
+  return match ? Number(match[1]) * UNIT_MS[match[2] as Unit] : Number.NaN;
 }
 
 /** A wrong value in a message: short, quoted, and never a whole object, which might hold secrets. */

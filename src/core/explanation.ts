@@ -86,7 +86,7 @@ export class Explanation {
       const seen = { holder: look?.holder, heldHere: look?.heldHere === true, place: places?.get(waiter) };
       // They stood there before the server was guarded, or are not served yet since.
       if (look && !look.holder && this.#guard.lately) waiter.reject(this.#guard.error(this.#lineName));
-      else waiter.reject(new AcquireTimeoutError(this.#lineName, waiter.patience.timeoutMs!, seen));
+      else waiter.reject(new AcquireTimeoutError(this.#lineName, waiter.timeoutMs, seen));
     }
   }
 }

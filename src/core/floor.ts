@@ -71,8 +71,8 @@ export class Floor implements Waited {
   *holders(waiter: Waiter): Iterable<Turn> {
     if (this.#before) for (const turn of this.#before.occupants()) yield* turn.blockers();
     const needed = this.#neededBy(waiter);
-    for (const { item, held, weight } of this.#line)
-      if (item && held && this.#line.capacity - weight < needed) yield* item.turn!.blockers();
+    for (const { item, weight } of this.#line)
+      if (item?.turn && this.#line.capacity - weight < needed) yield* item.turn.blockers();
   }
 
   /** Its own weight, or that of one before it who wants more and will not go by itself: nobody passes a waiter. */
@@ -92,7 +92,7 @@ export class Floor implements Waited {
   /** The turns that are inside. */
   *occupants(): Iterable<Turn> {
     for (let floor: Floor | undefined = this; floor; floor = floor.#before)
-      for (const { item, held } of floor.#line) if (item && held) yield item.turn!;
+      for (const { item } of floor.#line) if (item?.turn) yield item.turn;
   }
 
   enter(waiter: Waiter, outside: Outside): void {
@@ -104,8 +104,7 @@ export class Floor implements Waited {
       outside.admit();
       beginWait(waiter, this);
     }
-    const place = new FloorPlace(this, this.#outer, waiter, outside);
-    place.spot = this.#line.enter(place, waiter.weight);
+    const place = new FloorPlace(this, this.#line, this.#outer, waiter, outside);
     if (place.spot.held) return place.grant();
     outside.addPending(1);
     waiter.at = place;
@@ -127,13 +126,13 @@ export class Floor implements Waited {
   /** The outer turn is being given back: nobody new gets in. Those who wait go to the real lock, in their order. */
   expel(): void {
     this.#before?.expel();
-    const waiting = [...this.#line].filter(({ held, item }) => item && !held);
+    const waiting = [...this.#line].flatMap(({ held, item }) => (item && !held ? [item] : []));
     // All of them leave, from the tail on, before the first goes on: that may call back into us.
-    for (const spot of waiting.toReversed()) {
-      this.#leave(spot);
-      spot.item!.left();
+    for (const place of waiting.toReversed()) {
+      this.#leave(place.spot);
+      place.left();
     }
-    for (const { item } of waiting) item!.goOn();
+    for (const place of waiting) place.goOn();
   }
 
   /** The outer turn is over, and so are those inside. */
@@ -156,17 +155,17 @@ export class Floor implements Waited {
 
   lighten(spot: Spot<FloorPlace | undefined>): void {
     this.#outer.notice();
-    for (const { item } of this.#line.lighten(spot, 1)) item!.grant();
+    for (const { item } of this.#line.lighten(spot, 1)) item?.grant();
   }
 
   leave(place: FloorPlace): void {
     // Nobody is let in to what is over, though nobody has noticed that yet.
     this.#outer.notice();
-    this.#leave(place.spot!);
+    this.#leave(place.spot);
   }
 
   #leave(spot: Spot<FloorPlace | undefined>): void {
-    for (const { item } of this.#line.leave(spot)) item!.grant();
+    for (const { item } of this.#line.leave(spot)) item?.grant();
     if (!this.busy) for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }
 }
@@ -193,13 +192,13 @@ class FloorPlace implements Grip, Station {
   readonly clock: Clock;
   readonly validity: Validity;
   readonly ground: Ground;
-  spot: Spot<FloorPlace | undefined> | undefined;
+  readonly spot: Spot<FloorPlace | undefined>;
   /** Made when it is let in: what it holds is what the outer turn holds then. */
   turn: Turn | undefined;
   readonly #floor: Floor;
   readonly #outside: Outside;
 
-  constructor(floor: Floor, outer: Turn, waiter: Waiter, outside: Outside) {
+  constructor(floor: Floor, line: Line<FloorPlace | undefined>, outer: Turn, waiter: Waiter, outside: Outside) {
     this.#floor = floor;
     this.#outside = outside;
     this.outer = outer;
@@ -208,6 +207,7 @@ class FloorPlace implements Grip, Station {
     this.clock = outer.clock;
     this.validity = outer.validity;
     this.ground = outer.ground;
+    this.spot = line.enter(this, waiter.weight);
   }
 
   get waitedFor(): boolean {
@@ -232,7 +232,7 @@ class FloorPlace implements Grip, Station {
 
   dropped(): void {
     this.#outside.addPending(-1);
-    if (!this.spot!.held) this.#floor.leave(this);
+    if (!this.spot.held) this.#floor.leave(this);
   }
 
   nearlyOver(): void {
@@ -240,7 +240,7 @@ class FloorPlace implements Grip, Station {
   }
 
   timedOut(waiter: Waiter): void {
-    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.patience.timeoutMs!));
+    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.timeoutMs));
   }
 
   giveBack(): Promise<boolean> {
@@ -249,12 +249,12 @@ class FloorPlace implements Grip, Station {
   }
 
   /** The floor is a matter of this process alone: what is held outside stays as it is, and so does the token. */
-  readersToken(): bigint {
-    return this.turn!.hand.token;
+  readersToken({ hand }: Turn): bigint {
+    return hand.token;
   }
 
   lighten(): Promise<void> {
-    this.#floor.lighten(this.spot!);
+    this.#floor.lighten(this.spot);
     return Promise.resolve();
   }
 

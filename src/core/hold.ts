@@ -35,25 +35,28 @@ export class Hold implements StandingEvents, Grip {
   /** Undefined once the cohort has gone on to another hold. */
   #cohort: Cohort | undefined;
   #weight: number;
-  #standing: Standing | undefined;
+  readonly #standing: Standing;
   #token = 0n;
   #served = 0;
   #lightening = false;
   /** It does not wait in the engine's line: held at once, or refused. */
-  #tries = false;
+  readonly #tries: boolean;
   /** It has waited in the engine's line. */
   #waits = false;
   #grantedAt: number | undefined;
   /** Nothing but the engine's guard was in the way when it entered. */
   guarded = false;
-  /** The instance closes: what is granted from now on goes with the session. */
-  #closed = false;
 
-  constructor(cohort: Cohort) {
+  /** @param wait see Claim */
+  constructor(cohort: Cohort, wait: boolean) {
     this.#cohort = cohort;
     this.#line = cohort.line;
     this.clock = cohort.line.realm.options.clock;
-    this.#weight = cohort.request.weight;
+    this.#tries = !wait;
+    // Field by field: this is done for every lock, and a spread costs more than all of the rest.
+    const { line, weight, capacity, note, rw } = cohort.request;
+    this.#weight = weight;
+    this.#standing = new Standing({ line, weight, capacity, wait, note, rw }, this);
   }
 
   get line(): LineRef {
@@ -70,7 +73,7 @@ export class Hold implements StandingEvents, Grip {
   }
 
   get capacity(): number {
-    return this.#standing!.request.capacity;
+    return this.#standing.request.capacity;
   }
 
   standsFor(waiter: Waiter): boolean {
@@ -88,28 +91,24 @@ export class Hold implements StandingEvents, Grip {
 
   /** Whether the engine has acknowledged the claim. */
   get answered(): boolean {
-    return this.#standing?.settledAtBeat !== undefined;
+    return this.#standing.settledAtBeat !== undefined;
   }
 
   get claimId(): string | undefined {
-    return this.#standing?.id;
+    return this.#standing.id;
   }
 
-  stand(wait: boolean): void {
-    this.#tries = !wait;
+  /** Only once its cohort knows it: an engine may grant it, or end the session, before its enter has returned. */
+  stand(): void {
     this.#line.began(this);
-    // Field by field: this is done for every lock, and a spread costs more than all of the rest.
-    const { line, weight, capacity, note, rw } = this.#cohort!.request;
-    this.#standing = new Standing({ line, weight, capacity, wait, note, rw }, this);
-    // Only once we know it: an engine may grant it, or end the session, before its enter has returned.
     this.#line.realm.stand(this.#standing);
   }
 
   /** Whether another waiter of the cohort may have a turn without the engine being asked. */
   mayServe(): boolean {
-    if (!this.#cohort?.request.cohort || this.#grantedAt === undefined || !this.#standing!.held) return false;
+    if (!this.#cohort?.request.cohort || this.#grantedAt === undefined || !this.#standing.held) return false;
     const ageMs = this.clock.now() - this.#grantedAt;
-    return this.#served < COHORT_TURNS && ageMs < COHORT_MS && this.#standing!.session!.sure();
+    return this.#served < COHORT_TURNS && ageMs < COHORT_MS && this.#standing.session.sure();
   }
 
   /** Whether one that only tries has a chance beside it: readers do, unless it stands and waits. */
@@ -140,7 +139,6 @@ export class Hold implements StandingEvents, Grip {
 
   /** The instance closes. What stands in the engine goes with the session. */
   close(error: HoldfastError): void {
-    this.#closed = true;
     this.#takeCohort()?.failed(error);
     for (const turn of [...this.turns]) turn.lose({ reason: 'released' });
     this.#line.ended(this);
@@ -157,11 +155,11 @@ export class Hold implements StandingEvents, Grip {
   }
 
   get validity(): Validity {
-    return this.#standing!.session!.validity;
+    return this.#standing.session.validity;
   }
 
   notice(): void {
-    this.#standing!.session!.notice();
+    this.#standing.session.notice();
   }
 
   giveBack(turn: Turn): Promise<boolean> {
@@ -183,7 +181,7 @@ export class Hold implements StandingEvents, Grip {
   }
 
   async lighten(): Promise<void> {
-    await this.#standing!.lighten(1);
+    await this.#standing.lighten(1);
     this.#lightening = false;
   }
 
@@ -199,14 +197,15 @@ export class Hold implements StandingEvents, Grip {
     this.#token = token;
     this.#grantedAt = this.clock.now();
     this.#line.granted(this);
-    if (this.#closed) return;
-    const cohort = this.#cohort!;
+    const cohort = this.#cohort;
+    // The instance closes: what is granted from now on goes with the session.
+    if (!cohort) return;
     if (!this.#waits) cohort.answered(this.#grantedAt);
     for (let next = cohort.next(); next && this.#served < COHORT_TURNS; next = cohort.next()) {
       this.serve(next);
       if (!cohort.shared) return cohort.refuseTries();
     }
-    if (cohort.waiting > 0) this.#takeCohort()!.detached();
+    if (cohort.waiting > 0) this.#takeCohort()?.detached();
   }
 
   onWaiting(guarded: boolean): void {
@@ -258,7 +257,7 @@ export class Hold implements StandingEvents, Grip {
 
   /** Leaves the engine's line. The leave is sent before the claim of those who still wait. */
   #retire(): Promise<boolean> {
-    const left = this.#standing!.leave();
+    const left = this.#standing.leave();
     this.#takeCohort()?.detached();
     this.#line.ended(this);
     return left;

@@ -1,7 +1,7 @@
 import { type Clock, type Timer } from './clock.js';
 import { Closing, type Work } from './closing.js';
 import { Deadlines } from './deadlines.js';
-import type { Engine, EngineLine, EngineSource, LineQuery, LineRef } from './engine.js';
+import type { Engine, EngineLine, EngineSource, LineQuery, LineRef, Registers } from './engine.js';
 import {
   AcquireTimeoutError,
   asHoldfastError,
@@ -220,18 +220,25 @@ export class Instance {
 
   /** Throws where lines can't be listed: called when the object is made, or before the first I/O. */
   requireListing(what: string): void {
-    if (this.source.traits.listing) return;
-    throw new UnsupportedError(`${what} needs an engine that can list its lines, and this one can't.`);
+    if (!this.source.traits.listing) throw withoutListing(what);
   }
 
   requireRegisters(what: string): void {
-    if (this.source.traits.registers) return;
-    throw new UnsupportedError(`${what} needs an engine with registers, and this one has none.`);
+    if (!this.source.traits.registers) throw withoutRegisters(what);
+  }
+
+  async registers(doing: string): Promise<Registers> {
+    const { registers } = await this.engine(doing);
+    if (!registers) throw withoutRegisters(doing);
+    return registers;
   }
 
   async evict(name: string, claimId: string, reason: string): Promise<boolean> {
     const engine = await this.engine('evict');
-    return this.call('evict', () => engine.evict!(name, claimId, reason));
+    return this.call('evict', async () => {
+      if (!engine.evict) throw withoutListing('evict');
+      return engine.evict(name, claimId, reason);
+    });
   }
 
   async *inspect(query: LineQuery): AsyncIterable<LineView> {
@@ -242,7 +249,10 @@ export class Instance {
   /** With our own deadline on each step. */
   async *#inspect(query: LineQuery): AsyncIterable<LineView> {
     const engine = await this.call('inspect', () => this.#connect());
-    const lines = await this.call('inspect', async () => engine.inspect!(query)[Symbol.asyncIterator]());
+    const lines = await this.call('inspect', async () => {
+      if (!engine.inspect) throw withoutListing('inspect');
+      return engine.inspect(query)[Symbol.asyncIterator]();
+    });
     const next = (): Promise<IteratorResult<EngineLine>> => this.call('inspect', () => lines.next());
     try {
       for (let line = await next(); !line.done; line = await next())
@@ -293,7 +303,7 @@ export class Instance {
     await Promise.all(Array.from(this.#realms.values(), (realm) => realm.close()));
     const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());
     // An engine that hangs, or has not connected yet, does not keep us: what it has of ours dies with its ttl.
-    if (this.#connected) await this.call('close', () => disposed!).catch(() => {});
+    if (disposed && this.#connected) await this.call('close', () => disposed).catch(() => {});
     else disposed?.catch(() => {});
     this.#deadlines.end();
     this.#explaining.end();
@@ -468,6 +478,14 @@ export class Instance {
       place: look?.places.size,
     });
   }
+}
+
+function withoutListing(what: string): UnsupportedError {
+  return new UnsupportedError(`${what} needs an engine that can list its lines, and this one can't.`);
+}
+
+function withoutRegisters(what: string): UnsupportedError {
+  return new UnsupportedError(`${what} needs an engine with registers, and this one has none.`);
 }
 
 /** A leader hears at once that its instance closes; its lock is kept until it has ended. */

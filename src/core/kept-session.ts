@@ -20,6 +20,13 @@ export interface SessionKeeping {
   readonly busy: boolean;
 }
 
+/** What it has from its opening on. */
+interface Opened {
+  readonly engine: Session;
+  /** By the ttl that the engine really keeps. */
+  readonly deadlines: Deadlines;
+}
+
 interface Reply<T> {
   answer(value: T): void;
   silence(error: HoldfastError): void;
@@ -50,9 +57,7 @@ export class KeptSession implements SessionListener {
   readonly #leaving = new Set<string>();
   readonly #whenLeft: (() => void)[] = [];
   readonly #renewals: (() => void)[] = [];
-  #engine: Session | undefined;
-  /** By the ttl that the engine really keeps. */
-  #deadlines: Deadlines | undefined;
+  #opened: Opened | undefined;
   #loss: Loss | undefined;
   #freed: Promise<void> | undefined;
   /** It is about to end in good order. */
@@ -80,12 +85,17 @@ export class KeptSession implements SessionListener {
     this.#keeping = keeping;
   }
 
+  get #open(): Opened {
+    if (!this.#opened) throw new Error('A session that is not open yet can’t be asked.');
+    return this.#opened;
+  }
+
   get engine(): Session {
-    return this.#engine!;
+    return this.#open.engine;
   }
 
   get ttlMs(): number {
-    return this.#engine!.ttlMs;
+    return this.#open.engine.ttlMs;
   }
 
   /** How long ago it proved that it lives: with its opening, or with a beat. */
@@ -95,9 +105,9 @@ export class KeptSession implements SessionListener {
 
   /** Opened by a request that was sent at these times. A session that ended on the way stays ended. */
   start(engine: Session, sentAt: number, sentAtWall: number): void {
-    this.#engine = new GuardedSession(engine);
+    const deadlines = new Deadlines(this.clock, deadlineMs(engine.ttlMs));
+    this.#opened = { engine: new GuardedSession(engine), deadlines };
     this.#provenAt = this.clock.now();
-    this.#deadlines = new Deadlines(this.clock, deadlineMs(engine.ttlMs));
     this.validity.renew(sentAt, sentAtWall, this.ttlMs);
     if (this.#loss) return;
     this.#schedule(this.#interval());
@@ -187,17 +197,17 @@ export class KeptSession implements SessionListener {
     if (this.#loss) return;
     this.#loss = loss;
     this.validity.ended = true;
-    if (this.#engine) this.busyChanged();
+    if (this.#opened) this.busyChanged();
     this.#beatTimer?.close();
     this.#expiryTimer?.close();
     const standings = [...this.#claims.values()];
     this.#claims.clear();
     this.#keeping.ended(this);
     for (const standing of standings) standing.lose(loss);
-    const engine = this.#engine;
-    if (!engine) return;
+    if (!this.#opened) return;
+    const { engine, deadlines } = this.#opened;
     // What was asked of it is moot.
-    this.#deadlines!.end();
+    deadlines.end();
     const awaited = loss.reason === 'released';
     this.#freed = new Promise((resolve) => {
       // The engine frees what a dead session had after its ttl; telling it is only quicker, so silence is no harm.
@@ -220,7 +230,7 @@ export class KeptSession implements SessionListener {
   }
 
   hinted(): void {
-    if (!this.#engine) return;
+    if (!this.#opened) return;
     if (this.#beating) this.#hinted = true;
     else this.#schedule(Math.max(0, this.#beatSentAt + HINTED_BEAT_MS - this.clock.now()));
   }
@@ -233,7 +243,7 @@ export class KeptSession implements SessionListener {
 
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
   ask<T>(doing: string, work: Promise<T>, on: Reply<T>): void {
-    const call = this.#deadlines!.start(() => {
+    const call = this.#open.deadlines.start(() => {
       on.silence(silence(doing));
     }, on.awaited);
     work.then(
@@ -270,7 +280,7 @@ export class KeptSession implements SessionListener {
     else this.#beatTimer?.unref();
     // While a beat is under way there is no such timer, but that of its deadline.
     const holds = busy && this.#beatTimer === undefined && !this.#loss;
-    if (holds !== this.#holds) this.#deadlines?.addAwaited(holds ? 1 : -1);
+    if (holds !== this.#holds) this.#opened?.deadlines.addAwaited(holds ? 1 : -1);
     this.#holds = holds;
   }
 

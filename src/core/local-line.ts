@@ -99,12 +99,13 @@ export class LocalLine implements Waited {
     // To look at the time may have ended all that stood here, and this line with it.
     if (last && this.realm.lines.get(this.key) !== this)
       return this.realm.line(this.ref, this.key).acquire(waiter, request);
-    if (place === 'at once') return this.#last!.serve(waiter);
+    if (typeof place === 'object') return place.serve(waiter);
     // Who only tries does not wait, so it can't deadlock either.
     if (!waiter.triesOnce && waiter.weight === ALL) beginWait(waiter, this);
     this.realm.addPending(1);
-    this.#last = place ? this.#last! : new Cohort(this, request);
-    this.#last.add(waiter);
+    const cohort = last && place ? last : new Cohort(this, request);
+    this.#last = cohort;
+    cohort.add(waiter);
     waiter.watch(this.realm.options.clock, this.realm.tries);
   }
 
@@ -146,7 +147,7 @@ export class LocalLine implements Waited {
       return;
     }
     const at = this.#alsoGranted?.indexOf(hold) ?? -1;
-    if (at !== -1) this.#alsoGranted!.splice(at, 1);
+    if (at !== -1) this.#alsoGranted?.splice(at, 1);
   }
 
   settled(waiter: Waiter): void {

@@ -40,12 +40,16 @@ export function nearest(name: string, names: readonly string[]): string | undefi
 
 /** How many letters must be added, taken away or changed to get from one to the other (Levenshtein). */
 function editSteps(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, at) => at);
-  for (let line = 0; line < from.length; line += 1) {
-    const next = [line + 1];
-    for (let at = 0; at < to.length; at += 1)
-      next.push(Math.min(row[at + 1]! + 1, next[at]! + 1, row[at]! + (to[at] === from[line] ? 0 : 1)));
-    row = next;
+  let steps = to.length;
+  let row = to.split('').map((letter, at) => ({ letter, steps: at + 1 }));
+  for (const [line, wanted] of from.split('').entries()) {
+    let corner = line;
+    steps = line + 1;
+    row = row.map(({ letter, steps: above }) => {
+      steps = Math.min(above + 1, steps + 1, corner + (letter === wanted ? 0 : 1));
+      corner = above;
+      return { letter, steps };
+    });
   }
-  return row[to.length]!;
+  return steps;
 }

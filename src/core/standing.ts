@@ -67,8 +67,10 @@ export class Standing {
     return this.#state === 'held';
   }
 
-  get session(): KeptSession | undefined {
-    return this.#bound?.session;
+  /** From its first packet on. */
+  get session(): KeptSession {
+    if (!this.#bound) throw new Error('A claim that is new has no session.');
+    return this.#bound.session;
   }
 
   /** Whether the engine has acknowledged it. */

@@ -21,7 +21,7 @@ export interface Grip {
   /** True, or false where the engine had lost it before. */
   giveBack(turn: Turn): Promise<boolean>;
   /** Write → read: the token that it has from now on. */
-  readersToken(): bigint;
+  readersToken(turn: Turn): bigint;
   /** Resolves when others can read beside it. */
   lighten(): Promise<void>;
   /** Told once, unless the user had given it back before. */
@@ -249,7 +249,7 @@ export class Turn {
     const emptying = writers?.busy ? beginEmptying(writers, currentFrame()) : undefined;
     writers?.refuseWriters();
     this.#weight = 1;
-    const reader: Hand = { token: this.#grip.readersToken(), mode: this.outer ? this.#hand.mode : 'read' };
+    const reader: Hand = { token: this.#grip.readersToken(this), mode: this.outer ? this.#hand.mode : 'read' };
     this.#hand = reader;
     this.floor = writers?.busy ? writers.next() : undefined;
     this.onLost = undefined;

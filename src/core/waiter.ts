@@ -63,6 +63,11 @@ export class Waiter {
     });
   }
 
+  /** Infinity: it waits for ever. */
+  get timeoutMs(): number {
+    return this.patience.timeoutMs ?? Number.POSITIVE_INFINITY;
+  }
+
   /**
    * Starts to count. An abort rejects with the signal's own reason; on a timeout the station knows what to say. One try has no
    * timeout, but it does not wait for longer than the engine may take for one answer.

@@ -36,7 +36,7 @@ export interface Entering {
 /** @param worked whether the request may have worked: then the place is remembered. Called again it does nothing. */
 export type Leave = (worked: boolean) => void;
 
-interface Place {
+interface GatePlace {
   maxRead: bigint;
   maxWrite: bigint;
   /** Somebody may have worked here. */
@@ -44,21 +44,21 @@ interface Place {
   /** When the last one left. */
   idleSince: number;
   readonly inside: Set<Fence>;
-  readonly waiting: Set<Waiter>;
+  readonly waiting: Set<GateWaiter>;
   /** What those inside want to hear when somebody newer waits for them. */
   readonly overtaken: Map<Fence, () => void>;
 }
 
-interface Waiter extends Fence {
+interface GateWaiter extends Fence {
   readonly admit: () => void;
   readonly refuse: (error: Error) => void;
 }
 
 export class Gate {
   /** Where somebody is inside or waits. */
-  readonly #busy = new Map<string, Place>();
+  readonly #busy = new Map<string, GatePlace>();
   /** Remembered, though nobody is there; who was used last comes last. */
-  readonly #idle = new Map<string, Place>();
+  readonly #idle = new Map<string, GatePlace>();
   readonly #options: GateOptions;
   #hasWarned = false;
 
@@ -95,7 +95,7 @@ export class Gate {
     };
   }
 
-  #place(resource: string): Place {
+  #place(resource: string): GatePlace {
     const known = this.#busy.get(resource) ?? this.#idle.get(resource);
     if (!known) this.#makeRoom();
     const place = known ?? {
@@ -113,7 +113,7 @@ export class Gate {
   }
 
   /** Nobody there any more: remembered if somebody worked. */
-  #tidy(resource: string, place: Place): void {
+  #tidy(resource: string, place: GatePlace): void {
     if (place.inside.size + place.waiting.size > 0 || this.#busy.get(resource) !== place) return;
     this.#busy.delete(resource);
     if (!place.isKept) return;
@@ -151,7 +151,7 @@ function fits(company: ReadonlySet<Fence>, fence: Fence): boolean {
   return !one || one.token === fence.token || (one.mode === 'read' && fence.mode === 'read');
 }
 
-function raise(place: Place, resource: string, fence: Fence): void {
+function raise(place: GatePlace, resource: string, fence: Fence): void {
   const { maxRead, maxWrite } = place;
   if (isStale(fence, maxRead, maxWrite)) throw stale(place, resource, fence);
   if (fence.mode === 'write') place.maxWrite = fence.token;
@@ -161,21 +161,21 @@ function raise(place: Place, resource: string, fence: Fence): void {
   for (const waiter of place.waiting) waiter.refuse(stale(place, resource, waiter));
 }
 
-function stale({ maxRead, maxWrite }: Place, resource: string, { token }: Fence): StaleTokenError {
+function stale({ maxRead, maxWrite }: GatePlace, resource: string, { token }: Fence): StaleTokenError {
   return new StaleTokenError(resource, token, newest(maxRead, maxWrite));
 }
 
 /** Whoever leaves lets them in, all at once: nobody who waits looks for itself. */
-function admit({ inside, waiting }: Place): void {
+function admit({ inside, waiting }: GatePlace): void {
   const [next] = waiting;
   if (!next || !fits(inside, next)) return;
   for (const waiter of waiting) waiter.admit();
 }
 
 /** Resolves when the visit is inside. */
-function turn(place: Place, resource: string, visit: Fence, withinMs: number): Promise<void> {
+function turn(place: GatePlace, resource: string, visit: Fence, withinMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    const waiter: Waiter = {
+    const waiter: GateWaiter = {
       ...visit,
       admit: () => {
         stop();
@@ -197,7 +197,7 @@ function turn(place: Place, resource: string, visit: Fence, withinMs: number): P
   });
 }
 
-function tellOvertaken({ overtaken }: Place): void {
+function tellOvertaken({ overtaken }: GatePlace): void {
   const told = [...overtaken.values()];
   overtaken.clear();
   for (const tell of told) tell();

@@ -25,7 +25,7 @@ interface PgConnect<Client extends { release(...args: never[]): unknown }> {
 /** Of a pool of mysql2 with callbacks. */
 type MysqlConnect<Connection> = (then: (error: never, connection: Connection) => unknown) => void;
 
-interface Steps<T> {
+interface TransactionSteps<T> {
   /** Makes what `open` needs, before there is a transaction that would be held up by it. */
   readonly prepare: () => Promise<void> | void;
   readonly open: () => Promise<void> | void;
@@ -35,20 +35,20 @@ interface Steps<T> {
 /** SQLite: whoever begins by reading may find later that it can't write. */
 const BEGIN = { postgres: 'BEGIN', mysql: 'START TRANSACTION', sqlite: 'BEGIN IMMEDIATE' };
 
-interface Frame {
+interface TransactionFrame {
   readonly on: object;
-  readonly outer: Frame | undefined;
+  readonly outer: TransactionFrame | undefined;
   isOver: boolean;
 }
 
-const frames = new AsyncLocalStorage<Frame>();
+const frames = new AsyncLocalStorage<TransactionFrame>();
 const lastTurns = new WeakMap<object, Promise<unknown>>();
 
 /** @param db whoever hands in the same takes turns. */
-export async function inTransaction<T>(db: object, port: SqlPort, steps: Steps<T>): Promise<T> {
+export async function inTransaction<T>(db: object, port: SqlPort, steps: TransactionSteps<T>): Promise<T> {
   const outer = frames.getStore();
   for (let frame = outer; frame; frame = frame.outer) if (frame.on === db && !frame.isOver) throw insideAnother();
-  const frame: Frame = { on: db, outer, isOver: false };
+  const frame: TransactionFrame = { on: db, outer, isOver: false };
   const before = lastTurns.get(db) ?? Promise.resolve();
   const turn = before.then(() => transact(port, { ...steps, work: () => frames.run(frame, steps.work) }));
   const over = turn.then(
@@ -60,7 +60,7 @@ export async function inTransaction<T>(db: object, port: SqlPort, steps: Steps<T
   return turn;
 }
 
-async function transact<T>(port: SqlPort, { prepare, open, work }: Steps<T>): Promise<T> {
+async function transact<T>(port: SqlPort, { prepare, open, work }: TransactionSteps<T>): Promise<T> {
   if (!port.commit)
     throw new ConfigError(
       'An adapter runs statements, and can’t begin a transaction. Use that of its library, and open the fence inside of it.',

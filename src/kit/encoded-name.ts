@@ -1,6 +1,9 @@
 /** Names as parts of paths and keys, so that none of them contains a '/', and everybody can still read most of them. */
 import { checkName } from '../core/names.js';
 
+/** How the user's program, or one in another language, calls a lock's key. */
+export type KeyOf = (name: string) => string;
+
 /** What the encoding leaves as it is. */
 const PLAIN = /^[\w.:-]+$/;
 

@@ -8,6 +8,12 @@
  * byte by byte. So nothing is allocated by a length that was received, nor by the number of pieces: what is kept is one buffer,
  * at most a few times as long as what has come, and no longer than the message. Which lengths can't be, the protocol says.
  */
+
+/** Bytes that are no message of the protocol's. They cost the connection, and nothing more. */
+export class WireError extends Error {
+  override readonly name: string = 'WireError';
+}
+
 export interface Head {
   readonly bytes: number;
   /** How long the message after this head is. Throws for what can't be a head; the stream is of no more use then. */

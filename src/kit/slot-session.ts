@@ -28,7 +28,7 @@ import { deadlineMs } from '../core/kept-session.js';
 import { ALL, Line, type Spot } from '../core/line.js';
 import { agrees, type StandingClaim } from './roster.js';
 import { SlotCalls } from './slot-calls.js';
-import type { HeldSlot, SlotStore, Taken, Watch } from './slot-store.js';
+import type { HeldSlot, SlotStore, SlotWatch, Taken } from './slot-store.js';
 
 export interface SlotSessionSetup {
   readonly options: OpenOptions;
@@ -74,7 +74,7 @@ interface SlotLine {
   readonly seats: Line<Seat>;
   /** Drops under way. Who is next asks after them, or it would find our own slot. */
   dropping: Promise<unknown> | undefined;
-  watch: Promise<Watch | undefined> | undefined;
+  watch: Promise<SlotWatch | undefined> | undefined;
   /** Beats since somebody waited here: a watch outlives its waiter a little, for the next one. */
   idleBeats: number;
 }
@@ -340,7 +340,7 @@ export class SlotSession implements Session {
     if (!this.#store.watch) return;
     line.idleBeats = 0;
     if (line.watch) return;
-    const opening: Promise<Watch | undefined> = this.#store
+    const opening: Promise<SlotWatch | undefined> = this.#store
       .watch(line.ref, () => this.#freed(line))
       .then(
         (watch) => {

@@ -15,7 +15,7 @@ export interface SlotStore {
   /** Exclusive → shared, without a moment in between. Absent where the engine can't share. */
   readonly lighten?: (claim: Claim) => Promise<void>;
   /** Calls `freed` when the slot may be free. A hint: it may come too often, and it may be lost. */
-  readonly watch?: (line: LineRef, freed: () => void) => Promise<Watch>;
+  readonly watch?: (line: LineRef, freed: () => void) => Promise<SlotWatch>;
   readonly pace: Pace;
   /**
    * Whether calls may overtake each other, because they go over several connections or wait for one. Then a claim's drop is
@@ -40,7 +40,7 @@ export interface HeldSlot extends ClaimRef {
   readonly token: bigint;
 }
 
-export interface Watch {
+export interface SlotWatch {
   close(): Promise<void>;
 }
 

@@ -34,7 +34,7 @@ export interface SeenText<Version> {
   readonly version: Version;
 }
 
-interface Register {
+interface StoredRegister {
   readonly value: string | undefined;
   readonly token: bigint;
   /** Epoch milliseconds by the writer's clock. */
@@ -46,7 +46,7 @@ interface Register {
 /** Each time somebody else got through; or a system says so that is none. */
 const MOST_TRIES = 1_000;
 
-const EMPTY: Register = { value: undefined, token: 0n, at: 0, maxRead: 0n, maxWrite: 0n };
+const EMPTY: StoredRegister = { value: undefined, token: 0n, at: 0, maxRead: 0n, maxWrite: 0n };
 
 export class SwappedRegisters<Version> implements Registers {
   readonly #texts: SwappedTexts<Version>;
@@ -76,7 +76,11 @@ export class SwappedRegisters<Version> implements Registers {
   }
 
   /** The register as it is then; not ok: `to` gives nothing, so it stays as it is. Repeating it changes nothing more. */
-  async #change(name: string, kept: Kept, to: (register: Register) => Register | undefined): Promise<Fenced<Register>> {
+  async #change(
+    name: string,
+    kept: Kept,
+    to: (register: StoredRegister) => StoredRegister | undefined,
+  ): Promise<Fenced<StoredRegister>> {
     for (let attempt = 0; attempt < MOST_TRIES; attempt += 1) {
       const seen = await this.#texts.look(name);
       const register = parse(name, seen?.text);
@@ -90,7 +94,7 @@ export class SwappedRegisters<Version> implements Registers {
 }
 
 /** Undefined: the token is stale. */
-function present(register: Register, fence: Fence): Register | undefined {
+function present(register: StoredRegister, fence: Fence): StoredRegister | undefined {
   const { maxRead, maxWrite } = register;
   const { token, mode } = fence;
   if (isStale(fence, maxRead, maxWrite)) return undefined;
@@ -98,12 +102,12 @@ function present(register: Register, fence: Fence): Register | undefined {
   return token > maxWrite ? { ...register, maxWrite: token } : register;
 }
 
-function print(register: Register): string {
+function print(register: StoredRegister): string {
   return JSON.stringify(register, (_key, field: unknown) => (typeof field === 'bigint' ? `${field}` : field));
 }
 
 /** Where something else stands nothing is known of older tokens, so nothing may be judged or overwritten. */
-function parse(name: string, json: string | undefined): Register {
+function parse(name: string, json: string | undefined): StoredRegister {
   if (json === undefined) return EMPTY;
   const { value, at, ...tokens } = foreignFields(json);
   const [token, maxRead, maxWrite] = [tokens['token'], tokens['maxRead'], tokens['maxWrite']].map(foreignBigint);

@@ -8,13 +8,13 @@ export interface EngineUrl {
   readonly scheme: string;
   /** Between `scheme:` and `?`, for schemes without hosts: `sqlite:./locks.db`, `memory:other`. */
   readonly path: string;
-  readonly hosts: readonly Host[];
+  readonly hosts: readonly UrlHost[];
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly params: ReadonlyMap<string, string>;
 }
 
-interface Host {
+interface UrlHost {
   readonly host: string;
   readonly port: number | undefined;
 }
@@ -96,7 +96,7 @@ function parseAuthority(text: string): Pick<EngineUrl, 'path' | 'hosts' | 'user'
   };
 }
 
-function parseHost(text: string): Host {
+function parseHost(text: string): UrlHost {
   const match = /^(\[[0-9a-f:.]+\]|[^:[\]\s]+)(?::(\d{1,5}))?$/i.exec(text);
   const port = match?.[2] === undefined ? undefined : Number(match[2]);
   if (!match || (port !== undefined && (port < 1 || port > 65_535))) {

@@ -89,13 +89,13 @@ class LockSet implements AllLock {
       async (member) => {
         const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
         // Not one try more: that has a time of its own.
-        if (leftMs === 0 && timeoutMs !== 0) throw new AcquireTimeoutError(member.name, timeoutMs!);
+        if (leftMs === 0 && timeoutMs) throw new AcquireTimeoutError(member.name, timeoutMs);
         try {
           const asked = leftMs === undefined ? options : { ...options, timeout: leftMs };
           return await member.take(asked, true, task, tryEndsAt);
         } catch (error) {
-          if (!(error instanceof AcquireTimeoutError)) throw error;
-          throw new AcquireTimeoutError(error.lock, timeoutMs!, error);
+          if (timeoutMs === undefined || !(error instanceof AcquireTimeoutError)) throw error;
+          throw new AcquireTimeoutError(error.lock, timeoutMs, error);
         }
       },
       tryEndsAt ?? (timeoutMs && startedAt + timeoutMs + LATE_MS),

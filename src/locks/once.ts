@@ -60,7 +60,7 @@ export async function once<T>(
   const wanted = { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) };
   const lease = await throughGuard(instance, () => lock.take(wanted, false, task));
   if (!lease) return { ran: false };
-  let note: Note | undefined;
+  let note: RunNote | undefined;
   try {
     note = await claimRun(instance, name, lease, atLeastMs);
   } catch (error) {
@@ -91,7 +91,7 @@ async function throughGuard<T>(instance: Instance, ask: () => Promise<T>): Promi
 }
 
 /** What the engine is to remember of this run. Each is false if a newer lease has been here. */
-interface Note {
+interface RunNote {
   /** We run: `atLeast` counts from there. */
   runs(): Promise<boolean>;
   /** Our run counts as none. */
@@ -99,7 +99,7 @@ interface Note {
 }
 
 /** Where nothing is to be remembered nothing is left behind: the lock is enough. */
-const NO_NOTE: Note = { runs: () => Promise.resolve(true), takeBack: () => Promise.resolve(true) };
+const NO_NOTE: RunNote = { runs: () => Promise.resolve(true), takeBack: () => Promise.resolve(true) };
 
 /**
  * Undefined if the last run forbids another, or a newer lease has been here. Else notes that we run, before we do: if we
@@ -110,17 +110,17 @@ async function claimRun(
   name: string,
   { token }: Lease,
   atLeastMs: number,
-): Promise<Note | undefined> {
+): Promise<RunNote | undefined> {
   const register = `once\u001f${name}`;
-  const { registers } = await instance.engine('once');
+  const registers = await instance.registers('once');
   const ask = <A>(call: (registers: Registers) => Promise<A>): Promise<A> =>
-    instance.call('once', () => call(registers!));
+    instance.call('once', () => call(registers));
   const last = await ask((of) => of.read(register));
   if (!last.ok || (last.value && forbids(last.value))) return undefined;
   if (atLeastMs === 0) return NO_NOTE;
   const write = async (value: string, forMs: number): Promise<boolean> =>
     (await ask((of) => of.write(register, value, token, Math.ceil(forMs) + MARGIN_MS))).ok;
-  const note: Note = {
+  const note: RunNote = {
     runs: () => write(String(atLeastMs + TICK_MS), atLeastMs),
     takeBack: () => write(NO_RUN, 0),
   };
@@ -133,7 +133,7 @@ async function claimRun(
  * would begin too early by that. The lock is kept until the engine has heard it. If the engine can't be told, what it heard
  * before counts: what the function gives or throws is what matters.
  */
-async function runNoted<T>(note: Note, onError: 'keep' | 'retry', work: () => T | PromiseLike<T>): Promise<T> {
+async function runNoted<T>(note: RunNote, onError: 'keep' | 'retry', work: () => T | PromiseLike<T>): Promise<T> {
   const working = (async () => work())();
   const [{ status }] = await Promise.allSettled([working, note.runs()]);
   if (status === 'rejected' && onError === 'retry') await note.takeBack().catch(() => {});

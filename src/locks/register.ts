@@ -51,8 +51,8 @@ export class Register {
   }
 
   async #call<T>(doing: string, work: (registers: Registers) => Promise<T>): Promise<T> {
-    const engine = await this.#instance.engine(doing);
-    return this.#instance.call(doing, () => work(engine.registers!));
+    const registers = await this.#instance.registers(doing);
+    return this.#instance.call(doing, () => work(registers));
   }
 }
 

@@ -3,7 +3,7 @@ import { ClosedError, type HoldfastError, LeaseLostError } from '../core/errors.
 import { currentFrame, type Frame } from '../core/reentrancy.js';
 import type { Turn } from '../core/turn.js';
 
-export interface RunOptions {
+export interface InsideOptions {
   /** It is told at once when its instance closes, and what it resolves with then counts. Default: false. */
   readonly yields?: boolean;
 }
@@ -17,7 +17,7 @@ export async function runInside<T>(
   instance: Instance,
   frames: readonly Frame[],
   work: () => T | PromiseLike<T>,
-  { yields = false }: RunOptions = {},
+  { yields = false }: InsideOptions = {},
 ): Promise<T> {
   for (const { turn } of frames) {
     turn.notice();
@@ -51,8 +51,8 @@ export async function runInside<T>(
 }
 
 function lossOf(turns: readonly Turn[]): LeaseLostError | undefined {
-  const lost = turns.find(({ loss }) => loss);
-  return lost && new LeaseLostError(lost.line.name, lost.loss!, lost.hand.token);
+  for (const { loss, line, hand } of turns) if (loss) return new LeaseLostError(line.name, loss, hand.token);
+  return undefined;
 }
 
 async function abandon(frames: readonly Frame[]): Promise<HoldfastError> {

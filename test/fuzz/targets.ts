@@ -10,7 +10,6 @@ import { json, maskCredentials, printable } from '../../src/cli/text.js';
 import { lineView } from '../../src/core/view.js';
 import { headOf, MOST } from '../../src/engines/etcd/client/frames.js';
 import * as etcd from '../../src/engines/etcd/client/messages.js';
-import { WireError as EtcdWireError } from '../../src/engines/etcd/client/wire.js';
 import { frame as etcdFrame } from '../../src/engines/etcd/client/frames.js';
 import { claimIdIn, Keys, permitCapacity } from '../../src/engines/etcd/keys.js';
 import { readAll, written as etcdWritten } from '../../src/engines/etcd/protocol.js';
@@ -18,7 +17,7 @@ import { flag, ReplyParser } from '../../src/engines/memcached/client/replies.js
 import { lockKey } from '../../src/engines/memcached/keys.js';
 import { HeardOf } from '../../src/engines/redis/redlock/heard-of.js';
 import { frame as zkFrame, HEAD } from '../../src/engines/zookeeper/client/frames.js';
-import { Reader, WireError, Writer } from '../../src/engines/zookeeper/client/jute.js';
+import { Reader, Writer } from '../../src/engines/zookeeper/client/jute.js';
 import * as zk from '../../src/engines/zookeeper/client/messages.js';
 import { ZooKeeperError } from '../../src/engines/zookeeper/client/status.js';
 import { nameOf, parseNode, Paths } from '../../src/engines/zookeeper/keys.js';
@@ -29,7 +28,7 @@ import { newestIn } from '../../src/fence/lua.js';
 import { Awaited } from '../../src/kit/awaited.js';
 import { decodeName, encodeName } from '../../src/kit/encoded-name.js';
 import { foreignBigint, foreignFields, foreignJson, foreignReason } from '../../src/kit/foreign-json.js';
-import { FrameReader } from '../../src/kit/frame-reader.js';
+import { FrameReader, WireError } from '../../src/kit/frame-reader.js';
 import { SwappedRegisters } from '../../src/kit/swapped-registers.js';
 import { engineFromUrl } from '../../src/schemes.js';
 import { systemClock } from '../../src/core/clock.js';
@@ -233,7 +232,7 @@ const PATHS = new Paths('holdfast');
 
 export const TARGETS: Readonly<Record<string, Target>> = {
   'etcd-messages': {
-    errors: [EtcdWireError],
+    errors: [WireError],
     run: (mutator) => {
       const input = mutator.bytes(ETCD);
       const message = mutator.one(ETCD_MESSAGES).decode(input, MOST.keys.items);
@@ -242,7 +241,7 @@ export const TARGETS: Readonly<Record<string, Target>> = {
     },
   },
   'etcd-frames': {
-    errors: [EtcdWireError],
+    errors: [WireError],
     run: (mutator) => {
       const input = mutator.bytes(ETCD.map(etcdFrame));
       const reader = new FrameReader(headOf(MOST.numbers.bytes));

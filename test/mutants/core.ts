@@ -167,7 +167,7 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/hold.ts',
-        find: ' && ageMs < COHORT_MS && this.#standing!.session!.sure();',
+        find: ' && ageMs < COHORT_MS && this.#standing.session.sure();',
         replace: ' && ageMs < COHORT_MS;',
       },
     ],
@@ -177,8 +177,8 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/cohort.ts',
-        find: "return this.#hold.mayServe() ? 'at once' : undefined;",
-        replace: "return this.#hold.validity.valid ? 'at once' : undefined;",
+        find: 'return hold.mayServe() ? hold : undefined;',
+        replace: 'return hold.validity.valid ? hold : undefined;',
       },
     ],
   },
@@ -408,7 +408,7 @@ export const API_BUGS: readonly Bug[] = [
   },
   {
     name: 'a reader is served by a claim that was lost',
-    edits: [{ file: 'core/hold.ts', find: ' || !this.#standing!.held) return false;', replace: ') return false;' }],
+    edits: [{ file: 'core/hold.ts', find: ' || !this.#standing.held) return false;', replace: ') return false;' }],
   },
   {
     name: 'every timeout looks for itself who holds the lock',
@@ -447,8 +447,8 @@ export const API_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/cohort.ts',
-        find: "return this.#hold.mayServe() ? 'at once' : undefined;",
-        replace: "return this.#hold.mayServe() ? 'at once' : 'behind';",
+        find: 'return hold.mayServe() ? hold : undefined;',
+        replace: "return hold.mayServe() ? hold : 'behind';",
       },
     ],
   },
@@ -596,20 +596,15 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     foundBy: { file: CHAINS, test: 'may be as long as waiters are allowed, and nobody in it is refused' },
   },
   {
-    name: 'a claim that is granted before its enter has returned is granted to nobody',
+    name: 'a claim that is lost before its enter has returned is taken for the one that was made instead',
     edits: [
       {
-        file: 'core/hold.ts',
-        find: '    this.#standing = new Standing({ line, weight, capacity, wait, note, rw }, this);',
-        replace: '    const standing = new Standing({ line, weight, capacity, wait, note, rw }, this);',
-      },
-      {
-        file: 'core/hold.ts',
-        find: '    this.#line.realm.stand(this.#standing);',
-        replace: '    this.#line.realm.stand(standing);\n    this.#standing = standing;',
+        file: 'core/cohort.ts',
+        find: '    this.#hold = new Hold(this, wait);\n    this.#hold.stand();',
+        replace: '    const hold = new Hold(this, wait);\n    hold.stand();\n    this.#hold = hold;',
       },
     ],
-    foundBy: { file: CLOSING, test: 'may grant the claim' },
+    foundBy: { file: CLOSING, test: 'the other is left when nobody waits for it any more' },
   },
   {
     name: 'who waits behind one that wants more counts as waiting for less',
@@ -752,8 +747,8 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     edits: [
       {
         file: 'core/floor.ts',
-        find: 'for (const { item } of waiting) item!.goOn();',
-        replace: 'for (const { item } of waiting.toReversed()) item!.goOn();',
+        find: 'for (const place of waiting) place.goOn();',
+        replace: 'for (const place of waiting.toReversed()) place.goOn();',
       },
     ],
     foundBy: { file: CLOSING, test: 'take the real lock in their order' },

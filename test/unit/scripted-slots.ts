@@ -1,7 +1,7 @@
 import type { Claim, ClaimRef, LineRef } from '../../src/core/engine.js';
 import type { Loss } from '../../src/core/errors.js';
 import { ALL } from '../../src/core/line.js';
-import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../src/kit/slot-store.js';
+import type { HeldSlot, Pace, SlotStore, SlotWatch, Taken } from '../../src/kit/slot-store.js';
 import type { VirtualClock } from './virtual-clock.js';
 
 interface Taker {
@@ -57,7 +57,7 @@ export class ScriptedSlots implements SlotStore {
       if (taker) taker.weight = weight;
     });
 
-  readonly watch = ({ name }: LineRef, freed: () => void): Promise<Watch> =>
+  readonly watch = ({ name }: LineRef, freed: () => void): Promise<SlotWatch> =>
     this.#send(`watch ${name}`, () => {
       // Two may hand in the same function.
       const listener = { freed };

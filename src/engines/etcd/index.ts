@@ -6,10 +6,11 @@ import type { EngineSetup, EngineSource } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
 import { checkOptions, type Known } from '../../core/options.js';
 import { readCertificates, type Tls, urlOfHosts } from '../../kit/certificates.js';
+import type { KeyOf } from '../../kit/encoded-name.js';
 import { parseEngineUrl, located } from '../../kit/url.js';
 import { EtcdClient } from './client/client.js';
 import { EtcdEngine } from './engine.js';
-import { type KeyOf, Keys } from './keys.js';
+import { Keys } from './keys.js';
 import { traits } from './traits.js';
 import { type EtcdUrl, etcdUrl, SCHEMES } from './url.js';
 

@@ -15,9 +15,7 @@
  */
 import type { LineRef } from '../../core/engine.js';
 import { ALL } from '../../core/line.js';
-import { decodeName, encodeName } from '../../kit/encoded-name.js';
-
-export type KeyOf = (name: string) => string;
+import { decodeName, encodeName, type KeyOf } from '../../kit/encoded-name.js';
 
 /** The keys from `from` to `to`, the last not included. */
 export interface KeyRange {

@@ -7,7 +7,7 @@ import { ORDER, SORT } from './client/messages.js';
 import { explained } from './errors.js';
 import { EtcdError, STATUS } from './client/status.js';
 import { claimIdIn, isLeaseAlone, type Keys, under } from './keys.js';
-import { heldCount, readAll, type Standing, written } from './protocol.js';
+import { heldCount, readAll, type StandingKey, written } from './protocol.js';
 
 const PAGE = 500;
 /** As many keys as surely fit an answer, whatever somebody else has written there. */
@@ -20,7 +20,7 @@ const LONGEST_LINE = 100_000;
 interface Listed {
   readonly line: LineRef;
   readonly capacity: number;
-  readonly standing: Standing;
+  readonly standing: StandingKey;
 }
 
 export async function* listLines(client: EtcdClient, keys: Keys, query: LineQuery): AsyncIterable<EngineLine> {
@@ -55,7 +55,7 @@ async function* named(client: EtcdClient, keys: Keys, kind: LineKind, name: stri
 }
 
 /** And not whatever else lies among claims. */
-function isClaim({ key, kv }: Standing, kind: LineKind, prefix?: string): boolean {
+function isClaim({ key, kv }: StandingKey, kind: LineKind, prefix?: string): boolean {
   const suffix = kind === 'lock' && prefix !== undefined ? key.slice(prefix.length) : lastPart(key);
   return claimIdIn(suffix) !== undefined || (kind === 'lock' && isLeaseAlone(suffix, kv.lease));
 }
@@ -77,7 +77,7 @@ async function* withPrefix(client: EtcdClient, keys: Keys, kind: LineKind, begin
 }
 
 /** By key, so claims of one line come together. */
-async function* standingsUnder(client: EtcdClient, prefix: string): AsyncIterable<Standing> {
+async function* standingsUnder(client: EtcdClient, prefix: string): AsyncIterable<StandingKey> {
   const { from, to } = under(prefix);
   const order = { sortTarget: SORT.key, sortOrder: ORDER.ascending };
   let key = from;
@@ -122,7 +122,7 @@ function viewed(claims: readonly Listed[]): EngineLine {
   return { ...line, capacity, claims: standings.map((standing, at) => viewedClaim(standing, at < held)) };
 }
 
-function viewedClaim({ key, kv, weight }: Standing, held: boolean): EngineClaim {
+function viewedClaim({ key, kv, weight }: StandingKey, held: boolean): EngineClaim {
   const suffix = lastPart(key);
   const says = written(kv.value);
   return {
@@ -141,7 +141,7 @@ export async function findClaim(
   keys: Keys,
   name: string,
   claimId: string,
-): Promise<Standing | undefined> {
+): Promise<StandingKey | undefined> {
   for (const kind of ['lock', 'semaphore'] as const)
     for await (const { standing } of named(client, keys, kind, name))
       if (claimIdIn(lastPart(standing.key)) === claimId) return standing;

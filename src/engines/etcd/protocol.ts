@@ -39,14 +39,14 @@ import type { Sent } from './client/wire.js';
 import { claimIdIn, isLeaseAlone, type KeyRange, permitCapacity, under } from './keys.js';
 
 /** A claim as it stands in a line. */
-export interface Standing {
+export interface StandingKey {
   readonly key: string;
   readonly kv: KeyValue;
   readonly weight: number;
 }
 
 /** Where a claim of ours is, and what it is called there. */
-export interface Spot {
+export interface ClaimSpot {
   readonly claim: Claim;
   readonly lease: bigint;
   /** When it was first asked for, by our clock. */
@@ -70,8 +70,8 @@ export type KeyEntered = Entered<KeyFooting, WatchTarget>;
 type Ops = NonNullable<Sent<typeof TxnRequest>['success']>;
 type Compare = NonNullable<Sent<typeof TxnRequest>['compare']>[number];
 
-interface Line {
-  readonly standings: readonly Standing[];
+interface LineRead {
+  readonly standings: readonly StandingKey[];
   /** When it was like this. */
   readonly at: bigint;
 }
@@ -85,7 +85,7 @@ export class Lines {
     this.#calling = calling;
   }
 
-  async enter(spot: Spot): Promise<KeyEntered> {
+  async enter(spot: ClaimSpot): Promise<KeyEntered> {
     try {
       return await (spot.claim.wait ? this.#join(spot) : this.#tryToHold(spot));
     } catch (error) {
@@ -96,7 +96,7 @@ export class Lines {
   }
 
   /** Where a claim of ours stands now, by its own key and those before it. */
-  async look(spot: Spot, revision: bigint): Promise<KeyFound> {
+  async look(spot: ClaimSpot, revision: bigint): Promise<KeyFound> {
     const { prefix, claim } = spot;
     if (isSemaphore(claim)) return this.#own(spot, place(spot, revision, await this.permits(spot)));
     if (isExclusive(claim)) {
@@ -109,7 +109,7 @@ export class Lines {
   }
 
   /** As much of a semaphore's line as can hold. */
-  async permits(spot: Spot): Promise<Line> {
+  async permits(spot: ClaimSpot): Promise<LineRead> {
     const front = await this.#read(inOrder(spot.prefix, spot.claim));
     const line = onlyOf(spot, front);
     // What is no claim has taken the place of some that are.
@@ -137,14 +137,14 @@ export class Lines {
     }
   }
 
-  async rewrite(spot: Spot, revision: bigint): Promise<void> {
+  async rewrite(spot: ClaimSpot, revision: bigint): Promise<void> {
     const stands = { target: TARGET.create, result: IS.equal, key: Buffer.from(spot.key), createRevision: revision };
     await this.#txn([stands], [put(spot)], []);
   }
 
   // --- entering -------------------------------------------------------------------------------------------------
 
-  async #join(spot: Spot): Promise<KeyEntered> {
+  async #join(spot: ClaimSpot): Promise<KeyEntered> {
     const { claim, prefix, key } = spot;
     let alone = isEmptyBeside(spot);
     for (const isLate = this.#deadline(); ;) {
@@ -165,7 +165,7 @@ export class Lines {
     }
   }
 
-  async #joined(spot: Spot, read: Line): Promise<KeyEntered> {
+  async #joined(spot: ClaimSpot, read: LineRead): Promise<KeyEntered> {
     const line = onlyOf(spot, read);
     // A part of a line from which something was taken out may be too little to tell.
     const found = isExclusive(spot.claim)
@@ -176,12 +176,12 @@ export class Lines {
     return standingOrGone(found ?? (await this.look(spot, read.at)));
   }
 
-  async #tryToHold(spot: Spot): Promise<KeyEntered> {
+  async #tryToHold(spot: ClaimSpot): Promise<KeyEntered> {
     return isExclusive(spot.claim) ? this.#takeEmpty(spot) : this.#takeRoom(spot);
   }
 
   /** Exclusive use: if there is nobody. */
-  async #takeEmpty(spot: Spot): Promise<KeyEntered> {
+  async #takeEmpty(spot: ClaimSpot): Promise<KeyEntered> {
     const { prefix, key } = spot;
     const { header, succeeded, responses } = await this.#txn(
       [isEmpty(under(prefix))],
@@ -197,7 +197,7 @@ export class Lines {
   }
 
   /** If there is room: read the line, and enter if nobody has entered since. */
-  async #takeRoom(spot: Spot): Promise<KeyEntered> {
+  async #takeRoom(spot: ClaimSpot): Promise<KeyEntered> {
     const { claim, prefix, key, anyCapacity = prefix } = spot;
     for (const isLate = this.#deadline(); ;) {
       const all = await this.#read(inOrder(anyCapacity));
@@ -216,7 +216,7 @@ export class Lines {
   }
 
   /** The same enter again. */
-  async #alreadyThere(spot: Spot, own: KeyValue): Promise<KeyEntered> {
+  async #alreadyThere(spot: ClaimSpot, own: KeyValue): Promise<KeyEntered> {
     return standingOrGone(await this.look(spot, own.createRevision));
   }
 
@@ -227,13 +227,13 @@ export class Lines {
   }
 
   /** A permit beyond those that can hold was not read with them: it waits if it is there at all. */
-  async #own({ key }: Spot, found: KeyFound): Promise<KeyFound> {
+  async #own({ key }: ClaimSpot, found: KeyFound): Promise<KeyFound> {
     if (found.state !== 'waiting') return found;
     const { kvs } = await this.#client.range({ key: Buffer.from(key) }, this.#calling);
     return kvs[0]?.createRevision === found.footing.token ? found : { state: 'absent' };
   }
 
-  async #read(request: Sent<typeof RangeRequest>): Promise<Line> {
+  async #read(request: Sent<typeof RangeRequest>): Promise<LineRead> {
     const { header, kvs } = await this.#client.range(request, this.#calling);
     return { standings: readAll(kvs), at: header.revision };
   }
@@ -250,12 +250,12 @@ function standingOrGone(found: KeyFound): KeyEntered {
   return found.state === 'absent' ? { state: 'gone' } : found;
 }
 
-function footingOf({ key, since }: Spot, revision: bigint): KeyFooting {
+function footingOf({ key, since }: ClaimSpot, revision: bigint): KeyFooting {
   return { key, since, token: revision };
 }
 
 /** By the one rule. */
-function place(spot: Spot, revision: bigint, { standings, at }: Line): KeyFound {
+function place(spot: ClaimSpot, revision: bigint, { standings, at }: LineRead): KeyFound {
   const { claim, key, prefix } = spot;
   const footing = footingOf(spot, revision);
   const index = standings.findIndex((standing) => standing.key === key && standing.kv.createRevision === revision);
@@ -270,7 +270,7 @@ function place(spot: Spot, revision: bigint, { standings, at }: Line): KeyFound 
 }
 
 /** The place of an exclusive claim at the end of what was read; undefined: more must be read to tell. */
-function lastPlace(spot: Spot, revision: bigint, { standings, at }: Line): KeyFound | undefined {
+function lastPlace(spot: ClaimSpot, revision: bigint, { standings, at }: LineRead): KeyFound | undefined {
   const footing = footingOf(spot, revision);
   const [own, before] = standings;
   if (own?.key !== spot.key || own.kv.createRevision !== revision) return undefined;
@@ -278,7 +278,7 @@ function lastPlace(spot: Spot, revision: bigint, { standings, at }: Line): KeyFo
   return standsIn(spot, before) ? behind(before, footing, at, true) : undefined;
 }
 
-function behind({ kv }: Standing, footing: KeyFooting, at: bigint, deletionsOnly: boolean): KeyFound {
+function behind({ kv }: StandingKey, footing: KeyFooting, at: bigint, deletionsOnly: boolean): KeyFound {
   return { state: 'waiting', footing, obstacle: { key: kv.key, from: at + 1n, deletionsOnly } };
 }
 
@@ -289,7 +289,7 @@ export function permitsWatch(prefix: string, at: bigint): WatchTarget {
 }
 
 /** How many at the front hold. */
-export function heldCount(standings: readonly Standing[], capacity: number): number {
+export function heldCount(standings: readonly StandingKey[], capacity: number): number {
   return holders(
     standings.map(({ weight }) => weight),
     capacity,
@@ -305,29 +305,29 @@ function isExclusive({ line, weight, capacity }: Claim): boolean {
   return line.kind === 'lock' && weight >= capacity;
 }
 
-export function readAll(kvs: readonly KeyValue[]): Standing[] {
+export function readAll(kvs: readonly KeyValue[]): StandingKey[] {
   return kvs.map((kv) => ({ key: text(kv.key), kv, weight: weightIn(kv.value) }));
 }
 
-type Own = Pick<Spot, 'claim' | 'prefix'>;
+type Own = Pick<ClaimSpot, 'claim' | 'prefix'>;
 
-function onlyOf(spot: Own, { standings, at }: Line): Line {
+function onlyOf(spot: Own, { standings, at }: LineRead): LineRead {
   return { standings: standings.filter((standing) => standsIn(spot, standing)), at };
 }
 
-function isSame(line: Line, other: Line): boolean {
+function isSame(line: LineRead, other: LineRead): boolean {
   return line.standings.length === other.standings.length;
 }
 
 /** Whether it is a claim in this line, and nothing else that lies there. */
-function standsIn({ claim, prefix }: Own, { key, kv }: Standing): boolean {
+function standsIn({ claim, prefix }: Own, { key, kv }: StandingKey): boolean {
   if (!key.startsWith(prefix)) return false;
   const suffix = key.slice(prefix.length);
   return claimIdIn(suffix) !== undefined || (!isSemaphore(claim) && isLeaseAlone(suffix, kv.lease));
 }
 
 /** The capacity that others use this semaphore with. */
-function otherCapacity({ claim, anyCapacity }: Spot, { standings }: Line): number | undefined {
+function otherCapacity({ claim, anyCapacity }: ClaimSpot, { standings }: LineRead): number | undefined {
   if (anyCapacity === undefined) return undefined;
   return standings
     .map(({ key }) => permitCapacity(key.slice(anyCapacity.length)))
@@ -365,7 +365,7 @@ export function text(bytes: Uint8Array): string {
 
 // --- requests -----------------------------------------------------------------------------------------------------
 
-function put({ claim, key, lease, since }: Spot): Ops[number] {
+function put({ claim, key, lease, since }: ClaimSpot): Ops[number] {
   const value: Written = { weight: claim.weight, note: claim.note, since, name: claim.line.name };
   return { put: { key: Buffer.from(key), value: Buffer.from(JSON.stringify(value)), lease } };
 }
@@ -379,16 +379,16 @@ function isEmpty({ from, to }: KeyRange): Compare {
 }
 
 /** No claim of another capacity: those stand before and behind our own part of the semaphore's keys. */
-function isEmptyBeside(spot: Spot): readonly Compare[] {
+function isEmptyBeside(spot: ClaimSpot): readonly Compare[] {
   return beside(spot).map(isEmpty);
 }
 
 /** Nothing has come there since it was looked at. */
-function isUnchangedBeside(spot: Spot, at: bigint): readonly Compare[] {
+function isUnchangedBeside(spot: ClaimSpot, at: bigint): readonly Compare[] {
   return beside(spot).map((range) => isUnchanged(range, at));
 }
 
-function beside({ anyCapacity, prefix }: Spot): readonly KeyRange[] {
+function beside({ anyCapacity, prefix }: ClaimSpot): readonly KeyRange[] {
   if (anyCapacity === undefined) return [];
   const [all, ours] = [under(anyCapacity), under(prefix)];
   return [

@@ -28,7 +28,7 @@ import { EtcdError, STATUS } from './client/status.js';
 import type { Watch, WatchTarget } from './client/watches.js';
 import { explained } from './errors.js';
 import { claimIdIn, claimSuffix, type Keys, under } from './keys.js';
-import { type KeyEntered, type KeyFooting, type KeyFound, Lines, type Spot, text, written } from './protocol.js';
+import { type KeyEntered, type KeyFooting, type KeyFound, Lines, type ClaimSpot, text, written } from './protocol.js';
 import { Permits } from './watches.js';
 
 interface SessionSetup {
@@ -134,7 +134,7 @@ class LeasedKeys implements EphemeralPort<KeyFooting, WatchTarget> {
     }
   }
 
-  #spot(claim: Claim, footing?: KeyFooting): Spot {
+  #spot(claim: Claim, footing?: KeyFooting): ClaimSpot {
     const { keys, lease, clock } = this.#setup;
     const prefix = keys.line(claim.line, claim.capacity);
     const anyCapacity = claim.line.kind === 'semaphore' ? keys.semaphores(claim.line.name) : undefined;

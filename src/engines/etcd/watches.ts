@@ -3,7 +3,7 @@ import type { WaitingClaim } from '../../kit/ephemeral-session.js';
 import type { Crowd, Verdict } from '../../kit/waiting-room.js';
 import type { Change, Watch, Watches, WatchTarget } from './client/watches.js';
 import { claimIdIn } from './keys.js';
-import { heldCount, type KeyFooting, type Lines, permitsWatch, type Spot } from './protocol.js';
+import { heldCount, type KeyFooting, type Lines, permitsWatch, type ClaimSpot } from './protocol.js';
 
 interface Setup {
   readonly lines: Lines;
@@ -13,13 +13,13 @@ interface Setup {
 /** One watch of all that leave the semaphore, for as long as anybody waits. */
 export class Permits implements Crowd<WaitingClaim<KeyFooting>, WatchTarget> {
   readonly #setup: Setup;
-  readonly #spot: Spot;
+  readonly #spot: ClaimSpot;
   readonly #changed: () => void;
   #watch: Watch | undefined;
   /** The newest change that we heard of. */
   #heard = 0n;
 
-  constructor(setup: Setup, spot: Spot, changed: () => void) {
+  constructor(setup: Setup, spot: ClaimSpot, changed: () => void) {
     this.#setup = setup;
     this.#spot = spot;
     this.#changed = changed;

@@ -64,7 +64,7 @@ interface SpaceLine {
   readonly line: Line<SpaceClaim>;
 }
 
-interface Register {
+interface SpaceRegister {
   value: string | undefined;
   token: bigint;
   writtenAt: number;
@@ -79,7 +79,7 @@ const FORGET_EVERY_MS = 1_000;
 export class Space {
   readonly #sessions = new Map<string, SpaceSession>();
   readonly #lines: Record<LineKind, Map<string, SpaceLine>> = { lock: new Map(), semaphore: new Map() };
-  readonly #registers = new Map<string, Register>();
+  readonly #registers = new Map<string, SpaceRegister>();
   /** The names of those that are not kept for ever. */
   readonly #ending = new Set<string>();
   #forgetAt = 0;
@@ -267,7 +267,7 @@ export class Space {
     }
   }
 
-  #register(name: string, time: SpaceTime): Register {
+  #register(name: string, time: SpaceTime): SpaceRegister {
     let register = this.#found(name, time);
     if (!register) {
       register = { value: undefined, token: 0n, writtenAt: 0, keptUntil: Infinity, maxRead: 0n, maxWrite: 0n };
@@ -276,7 +276,7 @@ export class Space {
     return register;
   }
 
-  #found(name: string, time: SpaceTime): Register | undefined {
+  #found(name: string, time: SpaceTime): SpaceRegister | undefined {
     const register = this.#registers.get(name);
     if (!register || time.now < register.keptUntil) return register;
     this.#registers.delete(name);
@@ -309,7 +309,7 @@ function index(session: SpaceSession): IndexedClaim[] {
   }));
 }
 
-function present(register: Register, fence: Fence): boolean {
+function present(register: SpaceRegister, fence: Fence): boolean {
   const { maxRead, maxWrite } = register;
   const { token, mode } = fence;
   if (isStale(fence, maxRead, maxWrite)) return false;

@@ -150,9 +150,9 @@ function terminated(statement: string): string {
   return statement.startsWith('CREATE PROCEDURE') ? `DELIMITER //\n${statement} //\nDELIMITER ;` : `${statement};`;
 }
 
-type Ask = (sql: string) => Promise<unknown>;
+type RunSql = (sql: string) => Promise<unknown>;
 
-async function missingMigrations(ask: Ask, p: string): Promise<readonly Migration[]> {
+async function missingMigrations(ask: RunSql, p: string): Promise<readonly Migration[]> {
   const made = (await ask(`SELECT version FROM ${p}migration`).catch((error: unknown) => {
     const { code } = ((error as Error).cause ?? error) as { code?: unknown };
     if (code === 'ER_NO_SUCH_TABLE') return [];
@@ -193,7 +193,11 @@ interface Refused {
   readonly isBeyond: boolean;
 }
 
-async function make({ statements, version, optional }: Migration, run: Ask, p: string): Promise<Refused | undefined> {
+async function make(
+  { statements, version, optional }: Migration,
+  run: RunSql,
+  p: string,
+): Promise<Refused | undefined> {
   for (const statement of [migrationTable(p), ...statements, recorded(p, version)]) {
     try {
       await run(statement);

@@ -25,7 +25,7 @@ import { listLines } from './listing.js';
 import { Listener } from './client/listener.js';
 import type { Names } from '../../sql/postgres-names.js';
 import { PostgresRegisters } from './registers.js';
-import { type Queue, QueueSession } from './session.js';
+import { type QueueServices, QueueSession } from './session.js';
 import { answerOf, guarded } from './settings.js';
 
 /** While messages do not come through. */
@@ -35,7 +35,7 @@ const CLEAN_EVERY = 10;
 /** The answer of `sweep` when it did not get through with what is due. */
 const MORE = -2;
 
-export class QueueEngine implements Engine, Queue {
+export class QueueEngine implements Engine, QueueServices {
   readonly registers: PostgresRegisters;
   readonly namespace: string;
   readonly #database: Database;

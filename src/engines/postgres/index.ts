@@ -26,12 +26,12 @@ export interface PostgresOptions extends SchemaOptions {
 
 const OPTIONS: Known<PostgresOptions> = { strategy: true, migrate: true, schema: true, tablePrefix: true };
 
-interface Strategy {
+interface StrategyEngine {
   readonly traits: Traits;
   make(database: Database, names: Names, setup: EngineSetup): Engine;
 }
 
-const STRATEGIES: Readonly<Record<string, Strategy>> = {
+const STRATEGIES: Readonly<Record<string, StrategyEngine>> = {
   queue: { traits: queueTraits, make: (database, names, setup) => new QueueEngine(database, names, setup) },
   advisory: { traits: advisoryTraits, make: (database, names, setup) => new AdvisoryEngine(database, names, setup) },
 };

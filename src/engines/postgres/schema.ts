@@ -114,8 +114,8 @@ export class PostgresSchema implements Schema {
     return this.#database.pinned(async (run) => {
       await run(BEGIN);
       try {
-        const [access] = await run(`SELECT pg_catalog.current_setting('transaction_read_only')`);
-        if (access![0] === 'on') throw readOnly();
+        const [[isReadOnly] = []] = await run(`SELECT pg_catalog.current_setting('transaction_read_only')`);
+        if (isReadOnly === 'on') throw readOnly();
         await lockMigrations(run, patienceMs);
         const [found] = await run('SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1', [this.#names.schema]);
         // Not IF NOT EXISTS: that needs the right to make schemas even if it is there.
@@ -140,7 +140,7 @@ export class PostgresSchema implements Schema {
   async ensure(mayMigrate: boolean): Promise<void> {
     const version = await this.#database
       .pinned((run) => run(`SELECT max(version)::text FROM ${this.#names.of('migration')}`))
-      .then(([row]) => Number(row![0]))
+      .then(([row]) => Number(row?.[0]))
       .catch((error: unknown) => {
         if (isMissing(error)) return 0;
         throw error;
@@ -162,10 +162,10 @@ export class PostgresSchema implements Schema {
 
   async #version(run: Run): Promise<number | undefined> {
     const table = this.#names.of('migration');
-    const [found] = await run('SELECT pg_catalog.to_regclass($1)::text', [table]);
-    if (found![0] === null) return undefined;
-    const [row] = await run(`SELECT coalesce(max(version), 0)::text FROM ${table}`);
-    return Number(row![0]);
+    const [[found] = []] = await run('SELECT pg_catalog.to_regclass($1)::text', [table]);
+    if (!found) return undefined;
+    const [[version] = []] = await run(`SELECT coalesce(max(version), 0)::text FROM ${table}`);
+    return Number(version);
   }
 }
 

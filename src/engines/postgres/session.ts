@@ -17,7 +17,7 @@ import { lineId, lineRef } from '../../kit/line-id.js';
 import { Batches } from './batch.js';
 
 /** What a session needs of its engine. */
-export interface Queue {
+export interface QueueServices {
   /** Calls a function and returns its answer. */
   call(routine: string, ...args: readonly unknown[]): Promise<string | null>;
   /** The same, over the connection that listens. */
@@ -39,13 +39,13 @@ interface BeatAnswer {
 export class QueueSession implements Session {
   readonly ttlMs: number;
   readonly #id: string;
-  readonly #queue: Queue;
+  readonly #queue: QueueServices;
   readonly #steps: Batches;
   readonly #awaited: Awaited;
   /** Under way: the core asks again when an answer is late, and a busy server is not to be asked twice. */
   readonly #entering = new Map<string, Promise<Place>>();
 
-  constructor(queue: Queue, { id, ttlMs }: OpenOptions, listener: SessionListener, clock: Clock) {
+  constructor(queue: QueueServices, { id, ttlMs }: OpenOptions, listener: SessionListener, clock: Clock) {
     this.#queue = queue;
     this.#id = id;
     this.ttlMs = ttlMs;

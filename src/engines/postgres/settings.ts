@@ -14,12 +14,12 @@ const LEAST_STATEMENT_TIMEOUT_MS = 100;
 export async function checkSettings(database: Database): Promise<void> {
   // What is thrown in here costs the connection: the next one may lead to another server.
   await database.pinned(async (run) => {
-    const [row] = await run(`SELECT
+    const [row = []] = await run(`SELECT
       pg_catalog.current_setting('server_version_num'), pg_catalog.current_setting('server_encoding'),
       pg_catalog.pg_is_in_recovery()::text, pg_catalog.current_setting('default_transaction_read_only'),
       pg_catalog.current_setting('transaction_isolation'), pg_catalog.current_setting('client_encoding'),
       (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout')`);
-    const [version, encoding, standby, readOnly, isolation, clientEncoding, statementTimeout] = row!;
+    const [version, encoding, standby, readOnly, isolation, clientEncoding, statementTimeout] = row;
     if (Number(version) < 120_000) throw new ConfigError('postgres: PostgreSQL 12 or newer is needed.');
     if (encoding !== 'UTF8')
       throw new ConfigError(`postgres: the database has the encoding ${encoding}; names need UTF8.`);
@@ -28,7 +28,7 @@ export async function checkSettings(database: Database): Promise<void> {
       throw new ConfigError(
         'postgres: default_transaction_read_only is on, and locks are written. Give Holdfast a role or a pool where it is off.',
       );
-    requireSound(isolation!, clientEncoding!);
+    requireSound(isolation, clientEncoding);
     const limitMs = Number(statementTimeout);
     if (limitMs > 0 && limitMs < LEAST_STATEMENT_TIMEOUT_MS)
       throw new ConfigError(
@@ -58,12 +58,12 @@ export function answerOf([row]: readonly Row[]): string | null {
   const answer = row?.[0] || null;
   if (answer?.startsWith(UNSOUND)) {
     const [, isolation, encoding] = answer.split(UNSOUND);
-    requireSound(isolation!, encoding!);
+    requireSound(isolation, encoding);
   }
   return answer;
 }
 
-function requireSound(isolation: string, encoding: string): void {
+function requireSound(isolation: string | null | undefined, encoding: string | null | undefined): void {
   if (isolation !== 'read committed')
     throw new ConfigError(
       `postgres: a connection has the isolation level "${isolation}" (default_transaction_isolation). Give Holdfast a role or a pool with "read committed".`,

@@ -49,8 +49,8 @@ export class RedisRegisters implements Registers {
     const [ok, ...rest] = await this.#run(name, [fence ? 'open' : 'get', digits(token), mode, '', '0']);
     if (Number(ok) !== 1) return { ok: false, newest: BigInt(String(rest[0])) };
     if (rest.length === 0) return { ok: true, value: undefined };
-    const [value, writer, ageMs] = rest.map(String);
-    return { ok: true, value: { value: value!, token: BigInt(writer!), ageMs: Number(ageMs) } };
+    const [value = '', writer = '', ageMs] = rest.map(String);
+    return { ok: true, value: { value, token: BigInt(writer), ageMs: Number(ageMs) } };
   }
 
   async write(name: string, value: string, token: bigint, keepMs = 0): Promise<Fenced<void>> {

@@ -73,7 +73,7 @@ const WITHOUT_SESSION = `
   WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = claimant.id)
     AND (SELECT namespace FROM claim WHERE session = claimant.id LIMIT 1) = ?`;
 
-type Verdict = 'lives' | 'is over' | 'must be watched anew';
+type Finding = 'lives' | 'is over' | 'must be watched anew';
 
 export class Census {
   readonly #namespace: string;
@@ -141,11 +141,11 @@ export class Census {
   }
 }
 
-function verdictOn(session: SessionRow | Orphan): Verdict {
+function verdictOn(session: SessionRow | Orphan): Finding {
   return session.id === null ? 'is over' : judge(session);
 }
 
-function judge(session: SessionRow): Verdict {
+function judge(session: SessionRow): Finding {
   const { boot_id: bootId, pid, pid_ns: pidNamespace, start_time: startTime } = session;
   const verdict = judgeByTime(session);
   // Of a foreign boot no process can be told anything; isDead knows.
@@ -154,7 +154,7 @@ function judge(session: SessionRow): Verdict {
   return isDead(process) ? 'is over' : 'lives';
 }
 
-function judgeByTime(session: SessionRow): Verdict {
+function judgeByTime(session: SessionRow): Finding {
   const now = monotonicMs();
   // No beat sets a time so far ahead: it is of another clock than ours, whatever it says of its boot.
   const isOfOurClock = session.expires_ms <= now + session.ttl_ms;
@@ -162,7 +162,7 @@ function judgeByTime(session: SessionRow): Verdict {
   return session.expires_ms <= now ? 'is over' : 'lives';
 }
 
-function judgeByBeats(session: SessionRow, now: number): Verdict {
+function judgeByBeats(session: SessionRow, now: number): Finding {
   const { beats, ttl_ms: ttlMs, seen_beats: seenBeats, seen_since_ms: since } = session;
   // A time to come is of another boot with our name: where that is a guess (host.ts), two may have the same.
   if (seenBeats !== beats || since === null || since > now) return 'must be watched anew';

@@ -18,7 +18,7 @@ import { ring } from './doorbell.js';
 import { isFull } from './errors.js';
 import { patiently } from './patience.js';
 import { Ledger } from './protocol.js';
-import { SqliteRegisters, Writer } from './registers.js';
+import { RegisterWriter, SqliteRegisters } from './registers.js';
 import { rollBack } from './schema.js';
 import { type LockFile, SqliteSession } from './session.js';
 
@@ -33,7 +33,7 @@ export class SqliteEngine implements Engine, LockFile {
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #ledger: Ledger;
-  readonly #writer: Writer;
+  readonly #writer: RegisterWriter;
   readonly #begin: Statement;
   readonly #beginRead: Statement;
   readonly #commit: Statement;
@@ -50,7 +50,7 @@ export class SqliteEngine implements Engine, LockFile {
     this.#database = database;
     this.#clock = clock;
     this.#ledger = new Ledger(database, namespace);
-    this.#writer = new Writer(path);
+    this.#writer = new RegisterWriter(path);
     this.registers = new SqliteRegisters(path, database, namespace, this.#writer);
     this.#begin = database.prepare('BEGIN IMMEDIATE');
     this.#beginRead = database.prepare('BEGIN');

@@ -35,7 +35,7 @@ export type Task =
     }
   | { readonly kind: 'checkpoint' };
 
-export type Answer =
+export type WriterAnswer =
   { readonly ok: true; readonly row?: RegisterRow | undefined } | { readonly ok: false; readonly newest: string };
 
 export interface RegisterRow {
@@ -45,10 +45,10 @@ export interface RegisterRow {
   readonly written: number;
 }
 
-export class Writer {
+export class RegisterWriter {
   readonly #path: string;
   #worker: Worker | undefined;
-  #calls = new Map<number, { resolve: (answer: Answer) => void; reject: (error: Error) => void }>();
+  #calls = new Map<number, { resolve: (answer: WriterAnswer) => void; reject: (error: Error) => void }>();
   #count = 0;
 
   constructor(path: string) {
@@ -56,7 +56,7 @@ export class Writer {
   }
 
   /** Async, so that it rejects where no thread can be started: who asks for a checkpoint has committed, and must not fail for it. */
-  async do(task: Task): Promise<Answer> {
+  async do(task: Task): Promise<WriterAnswer> {
     const worker = this.#start();
     return await new Promise((resolve, reject) => {
       this.#count += 1;
@@ -85,7 +85,7 @@ export class Writer {
     });
     this.#worker = worker;
     worker.unref();
-    worker.on('message', ({ call, answer, error }: { call: number; answer?: Answer; error?: string }) => {
+    worker.on('message', ({ call, answer, error }: { call: number; answer?: WriterAnswer; error?: string }) => {
       const waiting = this.#calls.get(call);
       this.#calls.delete(call);
       // While it is being closed, somebody waits for its end.
@@ -111,10 +111,10 @@ export class Writer {
 export class SqliteRegisters implements Registers {
   readonly #path: string;
   readonly #namespace: string;
-  readonly #writer: Writer;
+  readonly #writer: RegisterWriter;
   readonly #read: Statement;
 
-  constructor(path: string, database: Database, namespace: string, writer: Writer) {
+  constructor(path: string, database: Database, namespace: string, writer: RegisterWriter) {
     this.#path = path;
     this.#namespace = namespace;
     this.#writer = writer;

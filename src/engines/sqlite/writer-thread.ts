@@ -5,7 +5,7 @@ import { isStale, newest } from '../../core/fence.js';
 import { loadDriver, type Database } from './client/driver.js';
 import { Doorway } from './doorway.js';
 import { isBusy } from './errors.js';
-import type { Answer, RegisterRow, Task } from './registers.js';
+import type { RegisterRow, Task, WriterAnswer } from './registers.js';
 import { FORGET, openFile, rollBack } from './schema.js';
 
 const { path, doorway: memory } = workerData as { path: string; doorway: SharedArrayBuffer };
@@ -45,7 +45,7 @@ function prepare(sql: string): ReturnType<Database['prepare']> {
   return statement;
 }
 
-function present({ namespace, name, token: text, ...task }: Exclude<Task, { kind: 'checkpoint' }>): Answer {
+function present({ namespace, name, token: text, ...task }: Exclude<Task, { kind: 'checkpoint' }>): WriterAnswer {
   const token = BigInt(text);
   create.run(namespace, name);
   const row = read.get(namespace, name) as unknown as FencedRow;
@@ -66,7 +66,7 @@ function present({ namespace, name, token: text, ...task }: Exclude<Task, { kind
   return { ok: true, row: { value, token: writtenWith, written } };
 }
 
-function perform(task: Task): Answer {
+function perform(task: Task): WriterAnswer {
   if (task.kind === 'checkpoint') {
     // PASSIVE: never in anybody's way; what it can't do now the next one does.
     database.exec('PRAGMA wal_checkpoint(PASSIVE)');

@@ -13,7 +13,7 @@
  *
  * It saves a third of the requests of a lock that nobody else wants, which is what most locks are.
  */
-import type { Spot, NodeFooting } from './protocol.js';
+import type { ClaimSpot, NodeFooting } from './protocol.js';
 import { nodeOf, parseNode } from './keys.js';
 
 interface Left {
@@ -34,7 +34,7 @@ export class EmptyLines {
     return this.#left.has(line);
   }
 
-  holds({ claim }: Pick<Spot, 'claim'>, { path }: NodeFooting): void {
+  holds({ claim }: Pick<ClaimSpot, 'claim'>, { path }: NodeFooting): void {
     if (claim.line.kind === 'lock' && claim.weight >= claim.capacity) this.#first.add(path);
   }
 

@@ -6,9 +6,10 @@ import type { EngineSetup, EngineSource } from '../../core/engine.js';
 import { ConfigError } from '../../core/errors.js';
 import { checkOptions, type Known } from '../../core/options.js';
 import { readCertificates, type Tls, urlOfHosts } from '../../kit/certificates.js';
+import type { KeyOf } from '../../kit/encoded-name.js';
 import { parseEngineUrl, located } from '../../kit/url.js';
 import { ZooKeeperEngine } from './engine.js';
-import { type KeyOf, Paths } from './keys.js';
+import { Paths } from './keys.js';
 import { traits } from './traits.js';
 import { SCHEMES, type ZooKeeperUrl, zookeeperUrl } from './url.js';
 

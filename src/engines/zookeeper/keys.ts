@@ -18,9 +18,7 @@ import type { Claim, LineRef } from '../../core/engine.js';
 import { show } from '../../core/duration.js';
 import { ConfigError, quote } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
-import { decodeName, encodeName } from '../../kit/encoded-name.js';
-
-export type KeyOf = (name: string) => string;
+import { decodeName, encodeName, type KeyOf } from '../../kit/encoded-name.js';
 
 /** A node that is a claim, by its name. */
 export interface ClaimName {

@@ -2,7 +2,7 @@
 import type { EngineClaim, EngineLine, LineKind, LineQuery, LineRef } from '../../core/engine.js';
 import { UnsupportedError } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
-import type { Node, ZooKeeperClient } from './client/client.js';
+import type { Znode, ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
 import { explained } from './errors.js';
 import { claimsIn, heldCount, written } from './protocol.js';
@@ -50,7 +50,7 @@ async function viewed(client: ZooKeeperClient, paths: Paths, line: LineRef): Pro
   return { ...line, capacity: line.kind === 'lock' ? ALL : capacity, claims: seen };
 }
 
-function viewedClaim({ id, node: name, weight }: ClaimName, { data, stat }: Node, held: boolean): EngineClaim {
+function viewedClaim({ id, node: name, weight }: ClaimName, { data, stat }: Znode, held: boolean): EngineClaim {
   const says = written(data);
   return {
     id: id ?? name,
@@ -84,7 +84,7 @@ async function children(client: ZooKeeperClient, path: string): Promise<readonly
   return (await explained(orUndefined(client.getChildren(path))))?.names ?? [];
 }
 
-function nodeAt(client: ZooKeeperClient, path: string): Promise<Node | undefined> {
+function nodeAt(client: ZooKeeperClient, path: string): Promise<Znode | undefined> {
   return explained(orUndefined(client.getData(path)));
 }
 

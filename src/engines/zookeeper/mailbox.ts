@@ -3,7 +3,7 @@
  * It goes with the session, and what nobody has read goes with it. The session watches it, and empties it.
  */
 import { foreignJson, foreignReason } from '../../kit/foreign-json.js';
-import type { Node, ZooKeeperClient } from './client/client.js';
+import type { Znode, ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus, ZooKeeperError } from './client/status.js';
 
 type Letter = readonly [claimId: string, reason: string];
@@ -61,7 +61,7 @@ export class Mailbox {
   }
 
   /** Makes it if it is not there. */
-  async #node(): Promise<Node> {
+  async #node(): Promise<Znode> {
     for (let makes = 0; makes < MAKES; makes += 1) {
       try {
         return await this.#client.getData(this.path, this.#changed);

@@ -41,7 +41,7 @@ import { EmptyLines } from './empty-lines.js';
 import { byNumber, type ClaimName, nodeOf, nodePrefix, parseNode, readerPath } from './keys.js';
 
 /** Where a claim of ours is to stand. */
-export interface Spot {
+export interface ClaimSpot {
   readonly claim: Claim;
   /** The node of its line. */
   readonly line: string;
@@ -82,14 +82,14 @@ export class Lines {
   }
 
   /** @param doubtful it was asked for before, and the answer was lost. */
-  async enter(spot: Spot, data: string, doubtful: boolean): Promise<NodeEntered> {
+  async enter(spot: ClaimSpot, data: string, doubtful: boolean): Promise<NodeEntered> {
     const made = doubtful ? await this.find(spot) : undefined;
     if (made) return this.#judge(spot, made);
     return spot.claim.wait ? this.#judge(spot, await this.#make(spot, data)) : this.#tryToHold(spot, data);
   }
 
   /** Where a claim of ours stands now, by its own node and those before it. */
-  async look(spot: Spot, footing: NodeFooting): Promise<NodeFound> {
+  async look(spot: ClaimSpot, footing: NodeFooting): Promise<NodeFound> {
     const [{ names }, stat] = await Promise.all([this.#children(spot), this.#client.exists(footing.path)]);
     if (stat?.ephemeralOwner !== this.#client.sessionId) return { state: 'absent' };
     const found = place(spot, footing, names);
@@ -101,7 +101,7 @@ export class Lines {
    * Our node in a line, however it got there; undefined: there is none, nor will there be. A create can't come late over a
    * connection that we gave up: the servers close that one, or refuse what comes over it, before they take us back.
    */
-  async find(spot: Pick<Spot, 'line'> & { readonly claim: ClaimRef }): Promise<Made | undefined> {
+  async find(spot: Pick<ClaimSpot, 'line'> & { readonly claim: ClaimRef }): Promise<Made | undefined> {
     const { claim, line } = spot;
     const [, { names }] = await Promise.all([this.#client.sync(), this.#children(spot)]);
     const own = claimsIn(names, claim.line.kind).find(({ id }) => id === claim.id);
@@ -156,7 +156,7 @@ export class Lines {
 
   // --- entering -------------------------------------------------------------------------------------------------
 
-  async #tryToHold(spot: Spot, data: string): Promise<NodeEntered> {
+  async #tryToHold(spot: ClaimSpot, data: string): Promise<NodeEntered> {
     for (let attempt = 1; ; attempt += 1) {
       // A server that is behind shows claims that have left: who is refused by an old list was refused by nobody.
       const [, { names }] = await Promise.all([this.#client.sync(), this.#children(spot)]);
@@ -169,7 +169,7 @@ export class Lines {
   }
 
   /** What is to become of a node that was made. */
-  async #judge(spot: Spot, { footing, names }: Made): Promise<NodeEntered> {
+  async #judge(spot: ClaimSpot, { footing, names }: Made): Promise<NodeEntered> {
     if (!names) {
       this.#empty.holds(spot, footing);
       return { state: 'held', footing };
@@ -190,7 +190,7 @@ export class Lines {
   }
 
   /** A node, and the line as it was after that, in one round trip where the line's node is there. */
-  async #make(spot: Spot, data: string): Promise<Made> {
+  async #make(spot: ClaimSpot, data: string): Promise<Made> {
     const { claim, line } = spot;
     const prefix = `${line}/${nodePrefix(claim)}`;
     for (let attempt = 1; ; attempt += 1) {
@@ -217,7 +217,7 @@ export class Lines {
       throw new ZooKeeperError(CODE.connectionLoss, { detail: 'a node that is not of our session' });
   }
 
-  #children({ line }: Pick<Spot, 'line'>): Promise<{ readonly names: readonly string[] }> {
+  #children({ line }: Pick<ClaimSpot, 'line'>): Promise<{ readonly names: readonly string[] }> {
     return this.#client.getChildren(line).catch(orEmpty);
   }
 }
@@ -229,7 +229,7 @@ function footingAt(path: string, { czxid, ctime }: Stat): NodeFooting {
 // --- what a line says ---------------------------------------------------------------------------------------------
 
 /** By the one rule. */
-function place(spot: Spot, footing: NodeFooting, names: readonly string[]): NodeFound {
+function place(spot: ClaimSpot, footing: NodeFooting, names: readonly string[]): NodeFound {
   const { claim, line } = spot;
   const own = parseNode(nodeOf(footing.path), claim.line.kind);
   if (!own || !names.includes(own.node)) return { state: 'absent' };
@@ -258,13 +258,13 @@ function nearestBefore(own: ClaimName, names: readonly string[]): ClaimName | un
 }
 
 /** Whether a claim that entered now would hold. */
-function hasRoom({ claim }: Spot, names: readonly string[]): boolean {
+function hasRoom({ claim }: ClaimSpot, names: readonly string[]): boolean {
   const weights = [...claimsIn(names, claim.line.kind).map(({ weight }) => weight), claim.weight];
   return holders(weights, claim.capacity) === weights.length;
 }
 
 /** The capacity that others use this semaphore with: whoever came first decides. */
-function otherCapacity({ claim }: Spot, names: readonly string[], own?: NodeFooting): number | undefined {
+function otherCapacity({ claim }: ClaimSpot, names: readonly string[], own?: NodeFooting): number | undefined {
   if (claim.line.kind !== 'semaphore') return undefined;
   const claims = claimsIn(names, 'semaphore');
   const before = own ? claims.findIndex(({ node }) => node === nodeOf(own.path)) : claims.length;

@@ -33,7 +33,7 @@ import {
   type NodeFooting,
   type NodeFound,
   type Obstacle,
-  type Spot,
+  type ClaimSpot,
   type Written,
   written,
 } from './protocol.js';
@@ -192,7 +192,7 @@ class Nodes implements EphemeralPort<NodeFooting, Obstacle> {
 
   // --- nodes --------------------------------------------------------------------------------------------------------
 
-  #spot(claim: Claim): Spot {
+  #spot(claim: Claim): ClaimSpot {
     return { claim, line: this.#setup.paths.line(claim.line) };
   }
 

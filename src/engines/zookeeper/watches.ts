@@ -6,7 +6,7 @@ import type { Crowd, Verdict, ObstacleWatch } from '../../kit/waiting-room.js';
 import type { ZooKeeperClient } from './client/client.js';
 import { CODE, isStatus } from './client/status.js';
 import { type ClaimName, nodeOf } from './keys.js';
-import { heldCount, type Lines, type NodeFooting, type Obstacle, type Spot } from './protocol.js';
+import { heldCount, type Lines, type NodeFooting, type Obstacle, type ClaimSpot } from './protocol.js';
 
 /** After a watch that could not be made. */
 const PAUSE_MS = 20;
@@ -44,11 +44,11 @@ interface PermitsSetup {
 /** One watch of the whole line at a time, made with each look that finds none. */
 export class Permits implements Crowd<WaitingClaim<NodeFooting>, Obstacle> {
   readonly #setup: PermitsSetup;
-  readonly #spot: Spot;
+  readonly #spot: ClaimSpot;
   readonly #changed: () => void;
   #watching = false;
 
-  constructor(setup: PermitsSetup, spot: Spot, changed: () => void) {
+  constructor(setup: PermitsSetup, spot: ClaimSpot, changed: () => void) {
     this.#setup = setup;
     this.#spot = spot;
     this.#changed = () => {

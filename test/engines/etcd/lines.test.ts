@@ -7,7 +7,7 @@ import { ALL } from '../../../src/core/line.js';
 import { EtcdClient } from '../../../src/engines/etcd/client/client.js';
 import type { Change } from '../../../src/engines/etcd/client/watches.js';
 import { claimSuffix, Keys } from '../../../src/engines/etcd/keys.js';
-import { Lines, type Spot } from '../../../src/engines/etcd/protocol.js';
+import { Lines, type ClaimSpot } from '../../../src/engines/etcd/protocol.js';
 import { openSession } from '../../../src/engines/etcd/session.js';
 import { startEtcd } from '../../servers/etcd.js';
 import { LOOPBACK } from '../../servers/ports.js';
@@ -68,7 +68,7 @@ interface Wanted {
   readonly wait?: boolean;
 }
 
-function spotOf({ name, id, kind = 'lock', weight = ALL, capacity = ALL, wait = true }: Wanted): Spot {
+function spotOf({ name, id, kind = 'lock', weight = ALL, capacity = ALL, wait = true }: Wanted): ClaimSpot {
   const claim: Claim = { id, line: { kind, name }, serial: 1, weight, capacity, wait, note: '{}' };
   const prefix = KEYS.line(claim.line, capacity);
   const anyCapacity = kind === 'semaphore' ? KEYS.semaphores(name) : undefined;

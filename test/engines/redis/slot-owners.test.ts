@@ -7,7 +7,7 @@ import { hash } from '../../../src/engines/redis/slots/hash.js';
 import { plain } from '../../../src/engines/redis/slots/plain.js';
 import { portOf } from '../../../src/engines/redis/client/port-of.js';
 import { RedisSlots } from '../../../src/engines/redis/slots/store.js';
-import { Watches } from '../../../src/engines/redis/slots/watches.js';
+import { SlotWatches } from '../../../src/engines/redis/slots/watches.js';
 import { startRedis } from '../../servers/redis.js';
 import type { Server } from '../../servers/server.js';
 import { connect } from './faults-kit.js';
@@ -47,7 +47,7 @@ describe.concurrent.each([
 ])('%s: a lock', (strategy, protocol) => {
   const stored = (ttlMs = TTL_MS): RedisSlots => {
     const port = portOf(client);
-    return new RedisSlots({ port, protocol, keyOf: (name) => name, watches: new Watches(port), ttlMs });
+    return new RedisSlots({ port, protocol, keyOf: (name) => name, watches: new SlotWatches(port), ttlMs });
   };
   const stateOf = async (key: string): Promise<unknown> =>
     strategy === 'plain' ? client.get(key) : client.hgetall(key);

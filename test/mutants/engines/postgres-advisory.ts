@@ -47,7 +47,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/postgres/client/link.ts',
-        find: "    if (row![0] !== 'off') this.#end(new Error('the server has become read-only'));\n",
+        find: "    if (isReadOnly !== 'off') this.#end(new Error('the server has become read-only'));\n",
         replace: '    if (!row) return;\n',
       },
     ],
@@ -139,7 +139,7 @@ export const postgresAdvisory: readonly TestedBug[] = [
     edits: [
       {
         file: 'engines/postgres/client/link.ts',
-        find: 'if (Number(row![0]) !== this.#client.processID) {',
+        find: 'if (Number(pid) !== this.#client.processID) {',
         replace: 'if (row === undefined) {',
       },
     ],

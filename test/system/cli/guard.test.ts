@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Guard } from '../../../src/cli/guard.js';
+import { ChildGuard } from '../../../src/cli/guard.js';
 import { Family } from '../../../src/cli/family.js';
 import type { Lease } from '../../../src/index.js';
 import { Sandbox, until } from './sandbox.js';
@@ -49,8 +49,8 @@ class EndingLease {
     return this.#validUntil - performance.now();
   }
 
-  guard(group: Family): Guard {
-    return new Guard(this as unknown as Lease, group, { ttlMs: TTL_MS, graceMs: GRACE_MS });
+  guard(group: Family): ChildGuard {
+    return new ChildGuard(this as unknown as Lease, group, { ttlMs: TTL_MS, graceMs: GRACE_MS });
   }
 }
 

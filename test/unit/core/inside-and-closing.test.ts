@@ -163,6 +163,26 @@ describe('an engine that calls back before its enter has returned', () => {
       expect([lease.held, enters]).toEqual([true, 2]);
     }
   });
+
+  test('may take the claim away: the other is left when nobody waits for it any more', async () => {
+    let enters = 0;
+    const source = withSessions(memory('left-inside'), (session, listener) => ({
+      enter: (claim) => {
+        enters += 1;
+        if (enters === 1) listener.lost(claim.id, { reason: 'session' });
+        return session.enter(claim);
+      },
+    }));
+    await using holder = new Holdfast(memory('left-inside'));
+    await using locks = new Holdfast(source);
+    await holder.mutex('a').acquire();
+    await locks.ready();
+    await expect(locks.mutex('a').acquire({ timeout: '50ms' })).rejects.toThrow(AcquireTimeoutError);
+    await expect
+      .poll(async () => (await holder.mutex('a').inspect()).claims.map(({ state }) => state))
+      .toEqual(['held']);
+    expect(enters).toBe(2);
+  });
 });
 
 describe('an engine that never answers to connect', () => {

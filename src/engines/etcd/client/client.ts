@@ -9,6 +9,7 @@
  * - An election is waited for. Where no member so much as takes a connection, the caller is told why, soon.
  */
 import { clearTimeout, performance, setTimeout } from '../../../core/real-time.js';
+import { WireError } from '../../../kit/frame-reader.js';
 import { Connection, type Member, type Stream, type StreamListener } from './connection.js';
 import { MOST, type Most, mostOfLease } from './frames.js';
 import {
@@ -29,7 +30,7 @@ import {
 } from './messages.js';
 import { EtcdError, STATUS } from './status.js';
 import { Watches } from './watches.js';
-import { type Message, type Received, type Sent, TooMuchError, WireError } from './wire.js';
+import { type Message, type Received, type Sent, TooMuchError } from './wire.js';
 
 export interface EtcdClientOptions {
   readonly members: readonly Member[];

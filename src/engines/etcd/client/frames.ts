@@ -1,6 +1,6 @@
 /** gRPC's frames: a byte that says whether it is compressed, four for the length, and the message. */
-import type { Head } from '../../../kit/frame-reader.js';
-import { TooMuchError, WireError } from './wire.js';
+import { type Head, WireError } from '../../../kit/frame-reader.js';
+import { TooMuchError } from './wire.js';
 
 const KIB = 1_024;
 

@@ -6,11 +6,7 @@
  * skipped, and anything else that can't be read is a WireError, which costs the connection and nothing more. Two bytes can be
  * a whole message, and an object of fifty times as many in memory: so a message may have so many of them and no more.
  */
-
-/** Bytes that are no message of ours. */
-export class WireError extends Error {
-  override readonly name: string = 'WireError';
-}
+import { WireError } from '../../../kit/frame-reader.js';
 
 /** More than anybody needs to tell us: a larger answer to the same question would be of no use either. */
 export class TooMuchError extends WireError {

@@ -18,7 +18,7 @@ import { createHash } from 'node:crypto';
 import type { Claim, ClaimRef, LineRef } from '../../../core/engine.js';
 import type { Loss } from '../../../core/errors.js';
 import { ALL } from '../../../core/line.js';
-import type { HeldSlot, SlotStore, Taken, Watch } from '../../../kit/slot-store.js';
+import type { HeldSlot, SlotStore, SlotWatch, Taken } from '../../../kit/slot-store.js';
 import type { Database } from '../client/database.js';
 import { lineId } from '../../../kit/line-id.js';
 import { Link } from '../client/link.js';
@@ -123,7 +123,7 @@ export class AdvisoryStore implements SlotStore {
     });
   };
 
-  readonly watch = async (line: LineRef, freed: () => void): Promise<Watch> => {
+  readonly watch = async (line: LineRef, freed: () => void): Promise<SlotWatch> => {
     const key = this.#waitingKey(line);
     const link = await this.connect();
     await link.query('SELECT pg_catalog.pg_advisory_lock_shared($1)', [key]);

@@ -76,8 +76,8 @@ export class Link {
 
   /** Whether it lives, on a server that takes writes: of one that does not any more others have left for its successor. */
   async prove(): Promise<void> {
-    const [row] = await this.query(`SELECT pg_catalog.current_setting('transaction_read_only')`);
-    if (row![0] !== 'off') this.#end(new Error('the server has become read-only'));
+    const [[isReadOnly] = []] = await this.query(`SELECT pg_catalog.current_setting('transaction_read_only')`);
+    if (isReadOnly !== 'off') this.#end(new Error('the server has become read-only'));
   }
 
   close(): Promise<void> {
@@ -90,8 +90,8 @@ export class Link {
     await within(database.limitMs, this.#client.connect());
     // Held locks keep no process alive.
     this.#client.unref();
-    const [row] = await this.query('SELECT pg_catalog.pg_backend_pid()::text');
-    if (Number(row![0]) !== this.#client.processID) {
+    const [[pid] = []] = await this.query('SELECT pg_catalog.pg_backend_pid()::text');
+    if (Number(pid) !== this.#client.processID) {
       throw new ConfigError(
         'postgres: advisory locks belong to a connection, and a pooler is between us and the server. Connect to the server itself, or use the strategy queue.',
       );

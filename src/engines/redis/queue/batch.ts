@@ -106,7 +106,7 @@ export class Shard {
   }
 
   #answered(steps: readonly Step[], answers: readonly unknown[]): void {
-    for (let at = 0; at < steps.length; at += 1) steps[at]!.answer(answers[at + 1]);
+    for (const [at, step] of steps.entries()) step.answer(answers[at + 1]);
     const lookMs = Number(answers[0]);
     if (lookMs === MORE) this.#look();
     else this.#deaths.expect(lookMs);

@@ -67,7 +67,7 @@ async function* linesWith(port: RedisPort, prefix: string, begin: string): Async
       const ids = page.map(String);
       yield* ids.map(lineRef);
       if (ids.length < PAGE) break;
-      after = ids.at(-1)!;
+      after = ids.at(-1) ?? '';
     }
   }
 }
@@ -79,13 +79,13 @@ async function viewLine(port: RedisPort, prefix: string, line: LineRef): Promise
   return { ...line, capacity: Number(capacity), claims: chunks(words, 6).map(viewed) };
 }
 
-function viewed([id, state, weight, token, since, note]: readonly string[]): EngineClaim {
+function viewed([id = '', state, weight, token = '', since, note = '']: readonly string[]): EngineClaim {
   return {
-    id: id!,
+    id,
     state: state === 'held' ? 'held' : 'waiting',
     weight: Number(weight),
-    token: BigInt(token!),
+    token: BigInt(token),
     since: Number(since),
-    note: note!,
+    note,
   };
 }

@@ -88,7 +88,8 @@ export class RedisSession implements Session, ChannelListener {
     this.#heardGuard(guard);
     this.#subscription?.confirmed(heard !== '0');
     const end = words.indexOf('');
-    for (const [id, reason] of chunks(end === -1 ? words : words.slice(0, end), 2)) this.#awaited.evicted(id!, reason!);
+    for (const [id = '', reason = ''] of chunks(end === -1 ? words : words.slice(0, end), 2))
+      this.#awaited.evicted(id, reason);
     if (end === -1) return { alive: true };
     return { alive: true, index: chunks(words.slice(end + 1), 3).map(indexed) };
   }
@@ -144,9 +145,9 @@ function placeOf(answer: string): Place {
   return { state: 'gone' };
 }
 
-function indexed([id, line, place]: readonly string[]): IndexedClaim {
-  const at = placeOf(place!);
+function indexed([id = '', line = '', place = '']: readonly string[]): IndexedClaim {
+  const at = placeOf(place);
   return at.state === 'held'
-    ? { id: id!, line: lineRef(line!), state: 'held', token: at.token }
-    : { id: id!, line: lineRef(line!), state: 'waiting', token: undefined };
+    ? { id, line: lineRef(line), state: 'held', token: at.token }
+    : { id, line: lineRef(line), state: 'waiting', token: undefined };
 }

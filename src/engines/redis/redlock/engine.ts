@@ -1,10 +1,11 @@
 /** Opens sessions on nodes of which more than half answer. */
 import type { Clock } from '../../../core/clock.js';
 import type { Engine, EngineSetup, OpenOptions, Session, SessionListener } from '../../../core/engine.js';
+import type { KeyOf } from '../../../kit/encoded-name.js';
 import { SlotSession } from '../../../kit/slot-session.js';
 import { explain, isHopeless, type RedisPort } from '../client/port.js';
-import { type KeyOf, keysUnder } from '../slots/keys.js';
-import { Watches } from '../slots/watches.js';
+import { keysUnder } from '../slots/keys.js';
+import { SlotWatches } from '../slots/watches.js';
 import { warnUnguarded } from '../unguarded.js';
 import { NodeTime } from './node-time.js';
 import { PROBE } from './protocol.js';
@@ -19,7 +20,7 @@ const PING_MS = 1_000;
 
 export class RedlockEngine implements Engine {
   readonly #nodes: readonly RedisPort[];
-  readonly #watches: readonly Watches[];
+  readonly #watches: readonly SlotWatches[];
   readonly #clock: Clock;
   readonly #keyOf: KeyOf;
   readonly #leastGuardMs: number | undefined;
@@ -32,7 +33,7 @@ export class RedlockEngine implements Engine {
     setup: EngineSetup,
   ) {
     this.#nodes = nodes;
-    this.#watches = nodes.map((node) => new Watches(node));
+    this.#watches = nodes.map((node) => new SlotWatches(node));
     this.#clock = setup.clock;
     this.#keyOf = keyOf ?? keysUnder(setup.namespace);
     this.#leastGuardMs = leastGuardMs;
@@ -64,7 +65,7 @@ export class RedlockEngine implements Engine {
         const [guarded, nodeUs] = ((await node.run(PROBE, [], [])) as unknown[]).map(Number);
         return { guarded: guarded!, aheadUs: this.#time.ahead(nodeUs!) };
       },
-      (poll) => poll.answers.length >= quorum.size,
+      (tally) => tally.answers.length >= quorum.size,
     );
     if (answers.length >= quorum.size) return answers;
     if (isHopeless(lastError)) explain(lastError);

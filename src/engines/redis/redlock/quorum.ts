@@ -5,7 +5,7 @@ import { EngineError } from '../../../core/errors.js';
 import type { RedisPort } from '../client/port.js';
 
 /** What the nodes have answered so far. */
-export interface Poll<T> {
+export interface Tally<T> {
   readonly answers: T[];
   /** Could not be asked, or not in time. */
   silent: number;
@@ -31,25 +31,25 @@ export class Quorum {
    * Asks all nodes at once, and is done as soon as `decided` says so: nobody waits for a node that hangs if the others
    * suffice. Never rejects; what a node answers later is dropped.
    */
-  ask<T>(question: (node: RedisPort) => Promise<T>, decided: (poll: Poll<T>) => boolean): Promise<Poll<T>> {
-    const poll: Poll<T> = { answers: [], silent: 0, open: this.nodes.length, lastError: undefined };
+  ask<T>(question: (node: RedisPort) => Promise<T>, decided: (tally: Tally<T>) => boolean): Promise<Tally<T>> {
+    const tally: Tally<T> = { answers: [], silent: 0, open: this.nodes.length, lastError: undefined };
     return new Promise((resolve) => {
       const heard = (): void => {
-        poll.open -= 1;
-        // A poll that is decided is the caller's: late answers must not change it.
-        if (poll.open === 0 || decided(poll)) resolve({ ...poll, answers: [...poll.answers] });
+        tally.open -= 1;
+        // A tally that is decided is the caller's: late answers must not change it.
+        if (tally.open === 0 || decided(tally)) resolve({ ...tally, answers: [...tally.answers] });
       };
       for (const node of this.nodes) {
         this.#deadlines
           .race(question(node), () => new EngineError('A node did not answer in time.'))
           .then(
             (answer) => {
-              poll.answers.push(answer);
+              tally.answers.push(answer);
               heard();
             },
             (error: unknown) => {
-              poll.silent += 1;
-              poll.lastError = error;
+              tally.silent += 1;
+              tally.lastError = error;
               heard();
             },
           );

@@ -8,23 +8,23 @@
  */
 import type { Claim, ClaimRef, Guard, LineRef } from '../../../core/engine.js';
 import { EngineError } from '../../../core/errors.js';
-import type { HeldSlot, SlotStore, Taken, Watch } from '../../../kit/slot-store.js';
+import type { KeyOf } from '../../../kit/encoded-name.js';
+import type { HeldSlot, SlotStore, SlotWatch, Taken } from '../../../kit/slot-store.js';
 import { chunks } from '../chunks.js';
 import type { RedisPort } from '../client/port.js';
 import { GUARD_REMEDY, guardWord } from '../epoch-guard.js';
-import type { KeyOf } from '../slots/keys.js';
 import { KEYS_PER_CALL } from '../slots/store.js';
-import { MISSED, type Watches } from '../slots/watches.js';
+import { MISSED, type SlotWatches } from '../slots/watches.js';
 import { HeardOf } from './heard-of.js';
 import { ballotKey, ballotChannel } from './keys.js';
 import { type NodeTime, rememberMs, toleranceMs } from './node-time.js';
 import { EXTEND, FREE, VOTE } from './protocol.js';
-import { enough, type Poll, type Quorum } from './quorum.js';
+import { enough, type Quorum, type Tally } from './quorum.js';
 
 export interface RedlockStoreSetup {
   readonly quorum: Quorum;
   /** One for each node. */
-  readonly watches: readonly Watches[];
+  readonly watches: readonly SlotWatches[];
   readonly time: NodeTime;
   readonly keyOf: KeyOf;
   /** For how long a node that has just started stays out at least; undefined: it takes part at once. */
@@ -101,7 +101,7 @@ export class RedlockStore implements SlotStore {
     }
   }
 
-  #vote({ id, line }: Claim, token: number): Promise<Poll<Vote>> {
+  #vote({ id, line }: Claim, token: number): Promise<Tally<Vote>> {
     const { time, leastGuardMs, ttlMs } = this.#setup;
     const keys = this.#keys(line);
     const words = [id, token, ttlMs, toleranceMs(ttlMs) * 1_000, rememberMs(ttlMs), guardWord(leastGuardMs)].map(
@@ -181,7 +181,7 @@ export class RedlockStore implements SlotStore {
         await this.#beating.get(node);
         return Number(await node.run(FREE, [key], [id, ballotChannel(key), highestToken]));
       },
-      (poll) => sum(poll.answers) >= this.#quorum.size || poll.answers.length - sum(poll.answers) >= this.#veto,
+      ({ answers }) => sum(answers) >= this.#quorum.size || answers.length - sum(answers) >= this.#veto,
     );
     if (sum(answers) >= this.#quorum.size) return true;
     if (answers.length - sum(answers) >= this.#veto) return false;
@@ -189,7 +189,7 @@ export class RedlockStore implements SlotStore {
   }
 
   /** Woken when more than half of the nodes have said that one claim is gone: then the lock can be taken. */
-  readonly watch = async (line: LineRef, freed: () => void): Promise<Watch> => {
+  readonly watch = async (line: LineRef, freed: () => void): Promise<SlotWatch> => {
     const { watches, keyOf } = this.#setup;
     const channel = ballotChannel(keyOf(line.name));
     const heardOf = new HeardOf(this.#quorum.size);

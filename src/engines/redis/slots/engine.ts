@@ -1,11 +1,12 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Engine, EngineSetup, OpenOptions, Session, SessionListener } from '../../../core/engine.js';
+import type { KeyOf } from '../../../kit/encoded-name.js';
 import { SlotSession } from '../../../kit/slot-session.js';
 import { explain, type RedisPort } from '../client/port.js';
 import { RedisRegisters } from '../registers.js';
-import { type KeyOf, keysUnder } from './keys.js';
+import { keysUnder } from './keys.js';
 import { RedisSlots, type SlotProtocol } from './store.js';
-import { Watches } from './watches.js';
+import { SlotWatches } from './watches.js';
 
 /** plain and hash: one key per lock, which other programs may use, too. */
 export class SlotEngine implements Engine {
@@ -14,14 +15,14 @@ export class SlotEngine implements Engine {
   readonly #protocol: SlotProtocol;
   readonly #keyOf: KeyOf;
   readonly #clock: Clock;
-  readonly #watches: Watches;
+  readonly #watches: SlotWatches;
 
   constructor(port: RedisPort, protocol: SlotProtocol, keyOf: KeyOf | undefined, { namespace, clock }: EngineSetup) {
     this.#port = port;
     this.#protocol = protocol;
     this.#keyOf = keyOf ?? keysUnder(namespace);
     this.#clock = clock;
-    this.#watches = new Watches(port);
+    this.#watches = new SlotWatches(port);
     this.registers = new RedisRegisters(port, namespace);
   }
 

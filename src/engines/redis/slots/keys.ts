@@ -6,7 +6,7 @@
  *     holdfast_token:{<key>}    the last token, for an hour: tokens do not fall if the clock is set back a little
  *     holdfast_freed:{<key>}    a channel: the lock was freed by one of us
  */
-export type KeyOf = (name: string) => string;
+import type { KeyOf } from '../../../kit/encoded-name.js';
 
 /**
  * A colon in the namespace would be taken for the one that ends it. What begins with `holdfast_` (tokens, ballots, fences) is no

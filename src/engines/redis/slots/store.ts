@@ -1,11 +1,12 @@
 /** Slots in one Redis: a key per lock, three scripts, and a channel to be woken by. */
 import type { Claim, ClaimRef, LineRef } from '../../../core/engine.js';
 import { EngineError } from '../../../core/errors.js';
-import type { HeldSlot, Pace, SlotStore, Taken, Watch } from '../../../kit/slot-store.js';
+import type { KeyOf } from '../../../kit/encoded-name.js';
+import type { HeldSlot, Pace, SlotStore, SlotWatch, Taken } from '../../../kit/slot-store.js';
 import { chunks } from '../chunks.js';
 import type { RedisPort, Script } from '../client/port.js';
-import { type KeyOf, TOKEN_MEMORY_MS, tokenKey } from './keys.js';
-import type { Watches } from './watches.js';
+import { TOKEN_MEMORY_MS, tokenKey } from './keys.js';
+import type { SlotWatches } from './watches.js';
 
 /** How a strategy lays a lock out. */
 export interface SlotProtocol {
@@ -24,7 +25,7 @@ export interface RedisSlotsSetup {
   readonly port: RedisPort;
   readonly protocol: SlotProtocol;
   readonly keyOf: KeyOf;
-  readonly watches: Watches;
+  readonly watches: SlotWatches;
   readonly ttlMs: number;
 }
 
@@ -75,7 +76,7 @@ export class RedisSlots implements SlotStore {
     return Number(await this.#run(protocol.drop, [key], words)) === 1;
   }
 
-  readonly watch = async (line: LineRef, freed: () => void): Promise<Watch> => {
+  readonly watch = async (line: LineRef, freed: () => void): Promise<SlotWatch> => {
     const { protocol, keyOf, watches } = this.#setup;
     const channel = protocol.channelOf(keyOf(line.name));
     return channel === undefined ? NO_WATCH : watches.watch(channel, freed);
@@ -94,4 +95,4 @@ export class RedisSlots implements SlotStore {
   }
 }
 
-const NO_WATCH: Watch = { close: async () => {} };
+const NO_WATCH: SlotWatch = { close: async () => {} };

@@ -1,4 +1,4 @@
-import type { Watch } from '../../../kit/slot-store.js';
+import type { SlotWatch } from '../../../kit/slot-store.js';
 import type { RedisPort, Subscription } from '../client/port.js';
 
 /** In place of a message: the connection was lost and is back. */
@@ -10,7 +10,7 @@ interface Watched {
 }
 
 /** Who waits for a message on which channel: one subscription, however many wait, given up after the last of them. */
-export class Watches {
+export class SlotWatches {
   readonly #port: RedisPort;
   readonly #channels = new Map<string, Watched>();
   /** Unsubscribing that is under way, or a new subscription could be ended by it. */
@@ -21,7 +21,7 @@ export class Watches {
   }
 
   /** `heard` gets the text, or MISSED when there may have been messages. */
-  async watch(channel: string, heard: (text: string) => void): Promise<Watch> {
+  async watch(channel: string, heard: (text: string) => void): Promise<SlotWatch> {
     const watched = this.#channels.get(channel) ?? this.#open(channel);
     // Two waiters may hand in the same function.
     const listener = (text: string): void => heard(text);

@@ -11,7 +11,7 @@ import {
   readStat,
   readSteps,
   type Stat,
-  type Step,
+  type MultiStep,
   writeNode,
   writeSteps,
 } from './messages.js';
@@ -23,7 +23,7 @@ export interface ZooKeeperClientOptions extends AttachmentOptions {
   readonly chroot?: string | undefined;
 }
 
-export interface Node {
+export interface Znode {
   readonly data: Buffer;
   readonly stat: Stat;
 }
@@ -96,7 +96,7 @@ export class ZooKeeperClient {
   }
 
   /** Fails where there is no node; then nothing is watched either. */
-  getData(path: string, watcher?: () => void): Promise<Node> {
+  getData(path: string, watcher?: () => void): Promise<Znode> {
     return this.#watched('data', path, watcher, OP.getData, readNode);
   }
 
@@ -123,8 +123,10 @@ export class ZooKeeperClient {
   }
 
   /** All of it, or none. */
-  multi(steps: readonly DistributiveOmit<Step, 'acl'>[]): Promise<void> {
-    const full = steps.map((step): Step => ({ ...step, acl: this.#acl, path: this.#full(step.path) }) as Step);
+  multi(steps: readonly DistributiveOmit<MultiStep, 'acl'>[]): Promise<void> {
+    const full = steps.map(
+      (step): MultiStep => ({ ...step, acl: this.#acl, path: this.#full(step.path) }) as MultiStep,
+    );
     return this.#attachment.request(OP.multi, (writer) => writeSteps(writer, full), readSteps);
   }
 
@@ -227,7 +229,7 @@ function readTexts(reader: Reader): string[] {
   return reader.list((each) => each.text());
 }
 
-function readNode(reader: Reader): Node {
+function readNode(reader: Reader): Znode {
   return { data: reader.bytes(), stat: readStat(reader) };
 }
 

@@ -10,9 +10,9 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { clearTimeout, performance, queueMicrotask, setImmediate, setTimeout } from '../../../core/real-time.js';
 import type { Tls } from '../../../kit/certificates.js';
-import { FrameReader } from '../../../kit/frame-reader.js';
+import { FrameReader, WireError } from '../../../kit/frame-reader.js';
 import { frame, headOf, LONGEST_FRAME } from './frames.js';
-import { Reader, WireError, type Writer } from './jute.js';
+import { Reader, type Writer } from './jute.js';
 import {
   type Hello,
   type NodeEvent,

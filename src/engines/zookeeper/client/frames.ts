@@ -1,6 +1,5 @@
 /** Frames: four bytes for the length, and the message. */
-import type { Head } from '../../../kit/frame-reader.js';
-import { WireError } from './jute.js';
+import { type Head, WireError } from '../../../kit/frame-reader.js';
 
 /** More than any answer that we ask for: what goes with a session of 80,000 claims. */
 export const LONGEST_FRAME = 8 * 1024 * 1024;

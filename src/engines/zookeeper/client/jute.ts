@@ -5,11 +5,7 @@
  * What comes in is from a network: every length is checked against what is there before it is used, and whatever can't be
  * read is a WireError, which costs the connection and nothing more.
  */
-
-/** Bytes that are no message of ZooKeeper's. */
-export class WireError extends Error {
-  override readonly name = 'WireError';
-}
+import { WireError } from '../../../kit/frame-reader.js';
 
 /** The length that stands for "nothing". */
 const NOTHING = -1;

@@ -2,7 +2,8 @@
  * The messages that a lock needs. A request is a header (its number and what it asks for) and a body; a reply is a header (the
  * same number, the newest transaction that the server has carried out, an error code) and, without an error, a body.
  */
-import { Reader, WireError, Writer } from './jute.js';
+import { WireError } from '../../../kit/frame-reader.js';
+import { Reader, Writer } from './jute.js';
 import { CODE, ZooKeeperError } from './status.js';
 
 /** What is asked for. */
@@ -77,7 +78,7 @@ export interface NewNode {
 }
 
 /** One step of a multi: all of them are carried out, or none. */
-export type Step =
+export type MultiStep =
   | ({ readonly step: 'create' } & NewNode)
   | { readonly step: 'delete' | 'check'; readonly path: string; readonly version?: number }
   | { readonly step: 'set'; readonly path: string; readonly data: Uint8Array; readonly version?: number };
@@ -137,7 +138,7 @@ export function writeNode(writer: Writer, { path, data, mode, acl }: NewNode): W
     .int(FLAGS[mode]);
 }
 
-export function writeSteps(writer: Writer, steps: readonly Step[]): void {
+export function writeSteps(writer: Writer, steps: readonly MultiStep[]): void {
   for (const step of steps) {
     if (step.step === 'create') {
       writeNode(stepHeader(writer, OP.create2), step);

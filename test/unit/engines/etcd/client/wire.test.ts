@@ -9,7 +9,8 @@ import {
   TxnResponse,
   WatchResponse,
 } from '../../../../../src/engines/etcd/client/messages.js';
-import { message, type Message, one, TooMuchError, WireError } from '../../../../../src/engines/etcd/client/wire.js';
+import { message, type Message, one, TooMuchError } from '../../../../../src/engines/etcd/client/wire.js';
+import { WireError } from '../../../../../src/kit/frame-reader.js';
 import { corrupted, corruption, hex, testFrames } from '../../frame-cases.js';
 
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });

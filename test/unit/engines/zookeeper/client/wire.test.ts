@@ -2,7 +2,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { frame, HEAD, LONGEST_FRAME } from '../../../../../src/engines/zookeeper/client/frames.js';
-import { Reader, WireError, Writer } from '../../../../../src/engines/zookeeper/client/jute.js';
+import { WireError } from '../../../../../src/kit/frame-reader.js';
+import { Reader, Writer } from '../../../../../src/engines/zookeeper/client/jute.js';
 import {
   OP,
   readEvent,

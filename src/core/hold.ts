@@ -9,7 +9,7 @@ import { isWorkOf } from './reentrancy.js';
 import { Standing, type StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
 import { usersToken } from './token.js';
-import { type Grip, Turn } from './turn.js';
+import { all, type Grip, Turn } from './turn.js';
 import type { Validity } from './validity.js';
 import type { Waiter } from './waiter.js';
 
@@ -142,7 +142,7 @@ export class Hold implements StandingEvents, Grip {
   close(error: HoldfastError): void {
     this.#closed = true;
     this.#takeCohort()?.failed(error);
-    for (const turn of [...this.turns]) turn.lose({ reason: 'released' });
+    for (const turn of [...this.turns]) void turn.lose({ reason: 'released' });
     this.#line.ended(this);
   }
 
@@ -232,11 +232,12 @@ export class Hold implements StandingEvents, Grip {
     this.#line.ended(this);
   }
 
-  onLost(loss: Loss): void {
-    for (const turn of [...this.turns]) turn.lose(loss);
+  onLost(loss: Loss): Promise<unknown> | undefined {
+    const stopped = [...this.turns].flatMap((turn) => turn.lose(loss) ?? []);
     this.turns.length = 0;
     this.#takeCohort()?.detached(this.granted ? undefined : loss);
     this.#line.ended(this);
+    return all(stopped);
   }
 
   #makeTurn({ weight, frame }: Waiter): Turn {

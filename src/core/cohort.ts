@@ -201,8 +201,8 @@ export class Cohort implements Station {
     this.#hold?.unwanted();
   }
 
-  nearlyOver(): void {
-    if (this.#hold?.answered) this.line.explanation.prepare();
+  nearlyOver(waiter: Waiter): void {
+    if (this.#hold?.answered) this.line.explanation.prepare(waiter);
   }
 
   timedOut(waiter: Waiter): void {
@@ -214,7 +214,15 @@ export class Cohort implements Station {
   #explain(waiter: Waiter): void {
     const { guard } = this.line.realm;
     if (this.#hold?.guarded && guard.endsInMs !== undefined) waiter.reject(guard.error(this.line.name));
-    else this.line.explanation.give(waiter, this);
+    else
+      this.line.explanation.give(waiter, this, this.#mayBeUnheard(waiter) ? this.#unreachable(undefined) : undefined);
+  }
+
+  /** Whether its claim stood in line before it came, and the engine has been silent since for longer than it takes to answer. */
+  #mayBeUnheard({ answersBefore, startedAt }: Waiter): boolean {
+    const { answers, options } = this.line.realm;
+    if (!options.listing || answers > answersBefore || !this.#hold?.answered || this.#hold.granted) return false;
+    return options.clock.now() - startedAt >= this.#answerMs * USUAL;
   }
 
   /**

@@ -3,6 +3,9 @@ import { type Frame, stillThere, Wait, type Waited } from './reentrancy.js';
 import type { Turn } from './turn.js';
 import type { Waiter } from './waiter.js';
 
+/** How many names of a long cycle are shown at either end. */
+const SHOWN = 4;
+
 /** What code is about to wait for, and which turns must end before it has it. */
 interface Want {
   readonly on: Waited;
@@ -45,10 +48,18 @@ function refuseCycle(want: Want, frame: Frame): void {
   const cycle = mayClose(asking, want.on) && findCycle(want, asking);
   if (!cycle) return;
   throw new DeadlockError(
-    `Waiting for ${quote(want.on.name)} here would never end: ${cycle.map(quote).join(' → ')} → this code. ` +
+    `Waiting for ${quote(want.on.name)} here would never end: ${namesOf(cycle)} → this code. ` +
       'Take locks in one order everywhere, or together with all().',
     cycle,
   );
+}
+
+/** A long one is cut in the middle, for people; the error has all of it. */
+function namesOf(cycle: readonly string[]): string {
+  const names = cycle.map(quote);
+  const left = names.length - 2 * SHOWN;
+  if (left > 1) names.splice(SHOWN, left, `${left} more`);
+  return names.join(' → ');
 }
 
 /** Whether anybody waits for what this code is inside of, or it would itself wait for that. */

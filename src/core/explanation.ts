@@ -1,8 +1,19 @@
 import type { Clock, Timer } from './clock.js';
 import type { Cohort } from './cohort.js';
-import { AcquireTimeoutError, type Blocker } from './errors.js';
+import { AcquireTimeoutError, type Blocker, type HoldfastError } from './errors.js';
 import type { ServerGuard } from './server-guard.js';
 import type { Waiter } from './waiter.js';
+
+interface Seen {
+  readonly look: Look;
+  readonly at: number;
+}
+
+interface Late {
+  readonly cohort: Cohort;
+  /** What it is told if nobody answers to the look either: nothing has been heard of the engine since it began to wait. */
+  readonly unheard: HoldfastError | undefined;
+}
 
 /** A line as it was seen at one moment. */
 export interface Look {
@@ -31,8 +42,8 @@ export class Explanation {
   readonly #look: () => Promise<Look | undefined>;
   readonly #guard: ServerGuard;
   /** Those whose time is over, and who wait for the look that is under way. */
-  readonly #late = new Map<Waiter, Cohort>();
-  #seen: { readonly look: Look | undefined; readonly at: number } | undefined;
+  readonly #late = new Map<Waiter, Late>();
+  #seen: Seen | undefined;
   #looking = false;
   #timer: Timer | undefined;
 
@@ -43,25 +54,26 @@ export class Explanation {
     this.#look = look;
   }
 
-  /** Somebody's time will soon be over. */
-  prepare(): void {
-    if (this.#looking || this.#isFresh()) return;
+  /** This waiter's time will soon be over. */
+  prepare(waiter: Waiter): void {
+    if (this.#looking || this.#freshFor(waiter)) return;
     this.#looking = true;
     void this.#look().then((look) => {
       this.#looking = false;
-      this.#seen = { look, at: this.#clock.now() };
-      if (this.#late.size > 0) this.#tell(look);
+      this.#seen = look && { look, at: this.#clock.now() };
+      if (this.#late.size > 0) this.#tell(this.#seen);
     });
   }
 
-  give(waiter: Waiter, cohort: Cohort): void {
-    this.#late.set(waiter, cohort);
+  /** @param unheard see Late. */
+  give(waiter: Waiter, cohort: Cohort, unheard?: HoldfastError): void {
+    this.#late.set(waiter, { cohort, unheard });
     if (this.#timer) return;
-    this.prepare();
+    this.prepare(waiter);
     // What is fresh now is told, though it be no longer so when the timer runs.
-    const seen = this.#isFresh() ? this.#seen : undefined;
+    const seen = this.#freshFor(waiter);
     // Not at once: those whose time is over in the same moment are told together.
-    this.#timer = this.#clock.timer(seen ? 0 : EXPLAIN_WITHIN_MS, () => this.#tell(seen?.look));
+    this.#timer = this.#clock.timer(seen ? 0 : EXPLAIN_WITHIN_MS, () => this.#tell(seen));
   }
 
   /** It is settled, whoever did it. */
@@ -71,22 +83,26 @@ export class Explanation {
     this.#timer = undefined;
   }
 
-  #isFresh(): boolean {
-    return this.#seen !== undefined && this.#clock.now() - this.#seen.at < FRESH_MS;
+  /** What was seen a short while ago, and since this waiter began. */
+  #freshFor({ startedAt }: Waiter): Seen | undefined {
+    const oldest = Math.max(startedAt, this.#clock.now() - FRESH_MS);
+    return this.#seen && this.#seen.at >= oldest ? this.#seen : undefined;
   }
 
-  #tell(look: Look | undefined): void {
+  #tell(seen: Seen | undefined): void {
     this.#timer?.close();
     this.#timer = undefined;
-    const late = [...this.#late.keys()];
-    const cohorts = new Set(this.#late.values());
+    const late = [...this.#late];
     this.#late.clear();
+    const look = seen?.look;
+    const cohorts = new Set(late.map(([, { cohort }]) => cohort));
     const places = look && new Map([...cohorts].flatMap((cohort) => cohort.places(look)));
-    for (const waiter of late) {
-      const seen = { holder: look?.holder, heldHere: look?.heldHere === true, place: places?.get(waiter) };
+    for (const [waiter, { unheard }] of late) {
+      const inTheWay = { holder: look?.holder, heldHere: look?.heldHere === true, place: places?.get(waiter) };
+      if (unheard && !(seen && seen.at >= waiter.startedAt)) waiter.reject(unheard);
       // They stood there before the server was guarded, or are not served yet since.
-      if (look && !look.holder && this.#guard.lately) waiter.reject(this.#guard.error(this.#lineName));
-      else waiter.reject(new AcquireTimeoutError(this.#lineName, waiter.timeoutMs, seen));
+      else if (look && !look.holder && this.#guard.lately) waiter.reject(this.#guard.error(this.#lineName));
+      else waiter.reject(new AcquireTimeoutError(this.#lineName, waiter.timeoutMs, inTheWay));
     }
   }
 }

@@ -2,7 +2,7 @@ import type { Clock } from './clock.js';
 import { beginWait } from './deadlock.js';
 import type { LineRef } from './engine.js';
 import {
-  AcquireTimeoutError,
+  type AcquireTimeoutError,
   ClosedError,
   DeadlockError,
   type HoldfastError,
@@ -21,6 +21,8 @@ export interface Outside {
   /** Throws when too many wait already. */
   admit(): void;
   addPending(by: 1 | -1): void;
+  /** What is said to whoever has waited for so long. */
+  busy(timeoutMs: number): Promise<AcquireTimeoutError>;
   /** Takes the real lock instead. Absent where the caller has said by hand what it wants to be inside of. */
   readonly takeRealLock?: () => void;
 }
@@ -96,7 +98,7 @@ export class Floor implements Waited {
   }
 
   enter(waiter: Waiter, outside: Outside): void {
-    if (!this.#outer.open) throw this.#outer.lossError();
+    if (!this.#outer.held) throw this.#outer.lossError();
     if (waiter.weight > this.#outer.weight) throw upgrade(this.name);
     const fits = this.#line.fits(waiter.weight);
     if (!fits && waiter.triesOnce) return waiter.resolve(undefined);
@@ -105,7 +107,10 @@ export class Floor implements Waited {
       beginWait(waiter, this);
     }
     const place = new FloorPlace(this, this.#line, this.#outer, waiter, outside);
-    if (place.spot.held) return place.grant();
+    if (place.spot.held) {
+      place.grant();
+      return;
+    }
     outside.addPending(1);
     waiter.at = place;
     waiter.watch(this.#outer.clock, undefined);
@@ -155,7 +160,7 @@ export class Floor implements Waited {
 
   lighten(spot: Spot<FloorPlace | undefined>): void {
     this.#outer.notice();
-    for (const { item } of this.#line.lighten(spot, 1)) item?.grant();
+    this.#letIn(this.#line.lighten(spot, 1));
   }
 
   leave(place: FloorPlace): void {
@@ -165,8 +170,14 @@ export class Floor implements Waited {
   }
 
   #leave(spot: Spot<FloorPlace | undefined>): void {
-    for (const { item } of this.#line.leave(spot)) item?.grant();
+    this.#letIn(this.#line.leave(spot));
     if (!this.busy) for (const resolve of this.#whenEmpty.splice(0)) resolve();
+  }
+
+  /** Whoever can't be let in goes, and those behind it are next. */
+  #letIn(admitted: readonly Spot<FloorPlace | undefined>[]): void {
+    const next = [...admitted];
+    for (const spot of next) if (spot.item?.grant() === false) next.push(...this.#line.leave(spot));
   }
 }
 
@@ -214,9 +225,15 @@ class FloorPlace implements Grip, Station {
     return this.#floor.waitedFor;
   }
 
-  grant(): void {
-    this.turn = new Turn(this, this.waiter.weight, this.outer.hand.token, this.waiter.frame);
-    this.waiter.resolve(this.turn);
+  /** False: the machine may have been suspended, so nobody is let in before the engine has said that the lock is still ours. */
+  grant(): boolean {
+    if (this.outer.valid) {
+      this.turn = new Turn(this, this.waiter.weight, this.outer.hand.token, this.waiter.frame);
+      this.waiter.resolve(this.turn);
+      return true;
+    }
+    this.waiter.reject(this.outer.invalidError());
+    return false;
   }
 
   /** It stands on no floor any more. */
@@ -236,11 +253,11 @@ class FloorPlace implements Grip, Station {
   }
 
   nearlyOver(): void {
-    // Nobody has to be asked who is in the way here.
+    // Whoever is in the way is of this process, which has no need to hurry.
   }
 
   timedOut(waiter: Waiter): void {
-    waiter.reject(new AcquireTimeoutError(this.line.name, waiter.timeoutMs));
+    void this.#outside.busy(waiter.timeoutMs).then((error) => waiter.reject(error));
   }
 
   giveBack(): Promise<boolean> {
@@ -256,9 +273,5 @@ class FloorPlace implements Grip, Station {
   lighten(): Promise<void> {
     this.#floor.lighten(this.spot);
     return Promise.resolve();
-  }
-
-  lost(): void {
-    // The turn that stands in the engine's line tells it once for all that are inside it.
   }
 }

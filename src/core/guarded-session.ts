@@ -1,6 +1,10 @@
 import type { Claim, ClaimRef, Place, Pulse, Roster, Session } from './engine.js';
+import { EngineError } from './errors.js';
 
-/** An engine that throws instead of rejecting has only another way to fail: in a timer of ours it would end the process. */
+/**
+ * An engine that throws instead of rejecting has only another way to fail: in a timer of ours it would end the process. One that answers
+ * without a promise has answered.
+ */
 export class GuardedSession implements Session {
   readonly #session: Session;
 
@@ -14,7 +18,7 @@ export class GuardedSession implements Session {
 
   enter(claim: Claim): Promise<Place> {
     try {
-      return this.#session.enter(claim);
+      return Promise.resolve(this.#session.enter(claim));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -22,7 +26,7 @@ export class GuardedSession implements Session {
 
   leave(claim: ClaimRef): Promise<boolean> {
     try {
-      return this.#session.leave(claim);
+      return Promise.resolve(this.#session.leave(claim));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -30,7 +34,7 @@ export class GuardedSession implements Session {
 
   reweigh(claim: Claim): Promise<void> {
     try {
-      return this.#session.reweigh(claim);
+      return Promise.resolve(this.#session.reweigh(claim));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -38,7 +42,7 @@ export class GuardedSession implements Session {
 
   beat(roster: Roster): Promise<Pulse> {
     try {
-      return this.#session.beat(roster);
+      return Promise.resolve(this.#session.beat(roster)).then(checkedPulse);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -46,9 +50,14 @@ export class GuardedSession implements Session {
 
   close(): Promise<void> {
     try {
-      return this.#session.close();
+      return Promise.resolve(this.#session.close());
     } catch (error) {
       return Promise.reject(error);
     }
   }
+}
+
+function checkedPulse(pulse: Pulse): Pulse {
+  if (typeof pulse?.alive === 'boolean') return pulse;
+  throw new EngineError('The engine answered a beat with something else than a pulse: that is a fault of the engine.');
 }

@@ -73,6 +73,8 @@ export interface Asking {
   readonly task?: number | undefined;
   /** The turn to be inside of, where the caller says so by hand. */
   readonly within?: Turn | undefined;
+  /** Is handed what waits, for whoever may have to end that. */
+  readonly began?: ((waiter: Waiter) => void) | undefined;
 }
 
 /** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. */
@@ -135,11 +137,13 @@ export class Instance {
     const inside = this.options.reentrant && target.reentrant ? enclosingTurn(frame, this, key) : undefined;
     const outer = asking.within ?? inside;
     const waiter = new Waiter(this.options.clock, weight, patience, frame);
+    asking.began?.(waiter);
     if (outer) {
       const realm = this.#realm(line.name);
       floorOf(outer).enter(waiter, {
         admit: () => this.#assertRoom(),
         addPending: (by) => realm.addPending(by),
+        busy: (timeoutMs) => this.busy(line, timeoutMs),
         ...(!asking.within && { takeRealLock: () => this.#takeRealLock(target, asking, waiter) }),
       });
     } else {
@@ -408,6 +412,7 @@ export class Instance {
       ttlMs,
       label,
       title: this.source.title,
+      listing: this.source.traits.listing,
       connect: () => this.#connect(),
       look,
       metGuard: (words) => this.#metGuard(words),
@@ -466,13 +471,13 @@ export class Instance {
     return undefined;
   }
 
-  /** Why one try found the lock busy: who holds it, if that can be had soon. */
-  async busy(ref: LineRef): Promise<AcquireTimeoutError> {
+  /** Why the lock could not be had at once, or in its time: who holds it, if that can be had soon. */
+  async busy(ref: LineRef, timeoutMs = 0): Promise<AcquireTimeoutError> {
     const look = await new Promise<Look | undefined>((resolve) => {
       const looking = this.#explaining.start(() => resolve(undefined), true);
       void this.look(ref).then((seen) => looking.answered() && resolve(seen));
     });
-    return new AcquireTimeoutError(ref.name, 0, {
+    return new AcquireTimeoutError(ref.name, timeoutMs, {
       holder: look?.holder,
       heldHere: look?.heldHere === true,
       place: look?.places.size,

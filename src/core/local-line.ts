@@ -56,7 +56,7 @@ export class LocalLine implements Waited {
   /** How many leases of ours are held in it, without those inside of others. */
   get held(): number {
     let count = 0;
-    for (const { turns } of this.#allGranted()) for (const { held } of turns) count += held ? 1 : 0;
+    for (const { turns } of this.#allGranted()) for (const turn of turns) count += turn.isHeldByAnybody ? 1 : 0;
     return count;
   }
 

@@ -18,6 +18,8 @@ export interface RealmOptions {
   readonly label: string;
   /** What and where the engine is, for people, if it says so. */
   readonly title: string | undefined;
+  /** Whether the engine can list its lines. */
+  readonly listing: boolean;
   connect(): Promise<Engine>;
   /** Who stands in a line; undefined where that can't be told. */
   look(line: LineRef): Promise<Look | undefined>;
@@ -211,6 +213,7 @@ export class Realm {
     let sentAt = 0;
     let sentAtWall = 0;
     const opened = this.options.connect().then((engine) => {
+      if (this.#closed) throw new ClosedError();
       sentAt = clock.now();
       sentAtWall = clock.wall();
       const { name, ttlMs, label } = this.options;

@@ -108,7 +108,7 @@ export class Standing {
   #giveBack(token: bigint): void {
     void this.leave();
     const problem = `The engine granted ${quote(this.request.line.name)} with the token ${token}, which is no token. Somebody has changed what it counts with.`;
-    this.events.onFailed(new EngineError(problem, { retryable: false }));
+    this.events.onFailed(new EngineError(problem, FINAL));
   }
 
   /** Gives the claim up, held or not. False: the engine did not have it any more. */
@@ -154,14 +154,14 @@ export class Standing {
   #placed({ session, claim }: Bound, place: Place): void {
     session.answered();
     if (this.#state === 'over') {
-      if (place.state === 'held' || place.state === 'waiting') void session.withdraw(claim);
+      if (place?.state === 'held' || place?.state === 'waiting') void session.withdraw(claim);
     } else if (this.#state === 'entering') {
       this.#join(place, session);
     }
   }
 
   #join(place: Place, session: KeptSession): void {
-    switch (place.state) {
+    switch (place?.state) {
       case 'held':
         return this.grant(session, place.token);
       case 'waiting':
@@ -169,6 +169,7 @@ export class Standing {
         this.#state = 'waiting';
         return this.events.onWaiting(place.guarded === true);
       case 'refused':
+        if (this.request.wait) break;
         this.#finish();
         return this.events.onRefused(place.guarded === true);
       case 'mismatch':
@@ -178,6 +179,8 @@ export class Standing {
         // Unless the session had ended before, and nobody was told.
         return void this.lose({ reason: 'session' });
     }
+    const answer = JSON.stringify(place) ?? 'nothing';
+    this.fail(new EngineError(`The engine answered an enter with ${answer}: that is a fault of the engine.`, FINAL));
   }
 
   #unanswered(bound: Bound, error: HoldfastError, attempt: number): void {
@@ -219,5 +222,6 @@ export class Standing {
   }
 }
 
+const FINAL = { retryable: false };
 const LEFT = Promise.resolve(true);
 const GONE = Promise.resolve(false);

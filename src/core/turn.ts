@@ -24,11 +24,11 @@ export interface Grip {
   readersToken(turn: Turn): bigint;
   /** Resolves when others can read beside it. */
   lighten(): Promise<void>;
-  /** Told once, unless the user had given it back before. */
-  lost(turn: Turn, loss: Loss): void;
 }
 
 export interface Ground {
+  /** Told once for all that are inside the outermost turn that somebody still held. */
+  lost(turn: Turn, loss: Loss): void;
   /** Acts on an end of the session that the clock knows of and nobody has seen yet. */
   notice(): void;
 }
@@ -77,6 +77,7 @@ export class Turn {
   #endsAt: number;
   #endTimer: Timer | undefined;
   #givenBack: Promise<boolean> | undefined;
+  #onEnd: (() => void) | undefined;
 
   constructor(grip: Grip, weight: number, token: bigint, askedIn?: Frame) {
     this.#grip = grip;
@@ -116,7 +117,12 @@ export class Turn {
   }
 
   get held(): boolean {
-    return this.#state === 'open' && !this.#hasReachedEnd() && this.validity.valid;
+    return this.#state === 'open' && this.valid;
+  }
+
+  /** Whether what is inside may go on, also where whoever held it has given it back already. */
+  get valid(): boolean {
+    return this.#state !== 'over' && !this.#hasReachedEnd() && this.validity.valid;
   }
 
   /** Why it is over, whether somebody has noticed that already or not. */
@@ -157,6 +163,11 @@ export class Turn {
   /** The turns that must end before this one does: itself, unless it is only kept for those inside, and those. */
   *blockers(): Iterable<Turn> {
     for (const turn of this.#family()) if (!turn.over && !turn.released) yield turn;
+  }
+
+  /** By whoever has it, or by somebody inside for whom it is kept. */
+  get isHeldByAnybody(): boolean {
+    return this.held || (this.floor !== undefined && this.#family().some(({ held }) => held));
   }
 
   /** Itself and all that are inside it, the outer before the inner. Runs may be nested deeper than the stack. */
@@ -245,7 +256,7 @@ export class Turn {
    */
   async downgrade(): Promise<Hand> {
     this.notice();
-    if (!this.open) throw this.lossError();
+    if (!this.held) throw this.lossError();
     if (runsInside(this)) throw downgradedFromInside(this.line.name);
     const writers = this.floor;
     const emptying = writers?.busy ? beginEmptying(writers, currentFrame()) : undefined;
@@ -258,7 +269,8 @@ export class Turn {
     this.onEvicted = undefined;
     if (writers?.busy) await writers.emptied();
     emptying?.end();
-    if (this.open) await this.#grip.lighten();
+    // A loss is told at once, though the engine may not answer.
+    if (this.open) await Promise.race([this.#grip.lighten(), new Promise<void>((lost) => (this.#onEnd = lost))]);
     this.notice();
     if (this.#loss) throw new LeaseLostError(this.line.name, this.#loss, reader.token);
     return reader;
@@ -274,6 +286,9 @@ export class Turn {
     const atWork = family.filter(({ open }) => open);
     const told = family.map((turn) => turn.#end(loss));
     for (const { floor } of family) floor?.evacuate(loss);
+    const [outermost] = atWork;
+    // The end of an instance is not a loss.
+    if (outermost && loss.reason !== 'released') this.ground.lost(outermost, loss);
     // Those inside first.
     for (const tell of told.toReversed()) tell();
     if (loss.reason !== 'evicted') return undefined;
@@ -284,6 +299,7 @@ export class Turn {
     const told = this.#tell(loss);
     this.#state = 'over';
     this.#endTimer?.close();
+    this.#onEnd?.();
     return told;
   }
 
@@ -314,8 +330,13 @@ export class Turn {
   }
 
   lossError(): LeaseLostError {
-    const doubt: Loss | undefined = this.open ? { reason: 'expired', detail: IN_DOUBT } : undefined;
-    const loss = (this.#released ? undefined : (this.loss ?? doubt)) ?? { reason: 'released' };
+    if (!this.#released && (this.open || this.loss)) return this.invalidError();
+    return new LeaseLostError(this.line.name, { reason: 'released' }, this.#hand.token);
+  }
+
+  /** Why it is not `valid`. */
+  invalidError(): LeaseLostError {
+    const loss: Loss = this.loss ?? { reason: 'expired', detail: IN_DOUBT };
     return new LeaseLostError(this.line.name, loss, this.#hand.token);
   }
 
@@ -328,11 +349,7 @@ export class Turn {
   #tell(loss: Loss): () => void {
     this.#loss ??= loss;
     if (this.#state !== 'open') return () => {};
-    return () => {
-      // The end of an instance is not a loss.
-      if (loss.reason !== 'released') this.#grip.lost(this, loss);
-      this.onLost?.(loss);
-    };
+    return () => this.onLost?.(loss);
   }
 
   #giveBack(): Promise<boolean> {

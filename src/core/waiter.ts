@@ -22,7 +22,7 @@ export interface Station {
   dropped(waiter: Waiter): void;
   timedOut(waiter: Waiter): void;
   /** A timeout will soon be over: what is to be said then can be looked up now. */
-  nearlyOver(): void;
+  nearlyOver(waiter: Waiter): void;
 }
 
 /** One pending acquire. It is settled exactly once: by a turn, by `undefined` (tried and busy), or by an error. */
@@ -97,7 +97,7 @@ export class Waiter {
       // No more than was to be left: under fake timers only timers may tell that time has passed.
       const leftMs = Math.min(aheadMs, Math.max(0, this.startedAt + timeoutMs - clock.now()));
       this.#timer = clock.timer(leftMs, () => this.at?.timedOut(this));
-      this.at?.nearlyOver();
+      this.at?.nearlyOver(this);
     });
   }
 

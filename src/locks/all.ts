@@ -3,12 +3,14 @@ import { ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/er
 import type { Instance } from '../core/instance.js';
 import { type Frame, taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
+import type { Waiter } from '../core/waiter.js';
 import { type HeldLease, type Lease, ownLease } from './lease.js';
 import {
   type AcquireOptions,
   checkLockOptions,
   LineLock,
   type Lock,
+  type Purpose,
   type RunArguments,
   runArguments,
   type TryOptions,
@@ -57,10 +59,16 @@ class LockSet implements AllLock {
     return this.#acquire(options, taskForRun());
   }
 
-  tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
-    const task = taskForRun();
+  async tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
+    checkLockOptions(options, false);
+    const { maxHold, ...asked } = options;
     const endsAt = this.#endOfTry();
-    return this.#gather(task, (member) => member.take(options, false, { task, tryEndsAt: endsAt }), endsAt);
+    return this.#gather({
+      task: taskForRun(),
+      maxHoldMs: optionalDuration(maxHold, 'maxHold'),
+      settleBy: endsAt,
+      take: (member, purpose) => member.take(asked, false, { ...purpose, tryEndsAt: endsAt }),
+    });
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -80,26 +88,28 @@ class LockSet implements AllLock {
 
   async #acquire(options: AcquireOptions, task: number): Promise<Leases> {
     checkLockOptions(options, true);
-    const timeoutMs = optionalDuration(options.timeout, 'timeout');
+    const { timeout, maxHold, ...asked } = options;
+    const timeoutMs = optionalDuration(timeout, 'timeout');
     const { clock } = this.#instance.options;
     const startedAt = clock.now();
     const tryEndsAt = timeoutMs === 0 ? this.#endOfTry() : undefined;
-    const leases = await this.#gather(
+    const leases = await this.#gather({
       task,
-      async (member) => {
+      maxHoldMs: optionalDuration(maxHold, 'maxHold'),
+      settleBy: tryEndsAt ?? (timeoutMs && startedAt + timeoutMs + LATE_MS),
+      take: async (member, purpose) => {
         const leftMs = timeoutMs === undefined ? undefined : Math.max(0, timeoutMs - (clock.now() - startedAt));
         // Not one try more: that has a time of its own.
         if (leftMs === 0 && timeoutMs) throw new AcquireTimeoutError(member.name, timeoutMs);
         try {
-          const asked = leftMs === undefined ? options : { ...options, timeout: leftMs };
-          return await member.take(asked, true, { task, tryEndsAt });
+          const inTime = leftMs === undefined ? asked : { ...asked, timeout: leftMs };
+          return await member.take(inTime, true, { ...purpose, tryEndsAt });
         } catch (error) {
           if (timeoutMs === undefined || !(error instanceof AcquireTimeoutError)) throw error;
           throw new AcquireTimeoutError(error.lock, timeoutMs, error);
         }
       },
-      tryEndsAt ?? (timeoutMs && startedAt + timeoutMs + LATE_MS),
-    );
+    });
     return leases as Leases;
   }
 
@@ -121,16 +131,14 @@ class LockSet implements AllLock {
   }
 
   /**
-   * Takes one after the other in order. What was taken is given back when one can't be had, or was lost on the way. Whoever
-   * waits for the next does so inside those that it has, so that a deadlock with others is seen.
+   * Takes one after the other in order. What was taken is given back when one can't be had, and as soon as one of them is lost.
+   * Whoever waits for the next does so inside those that it has, so that a deadlock with others is seen.
    */
-  async #gather(
-    task: number,
-    take: (member: Member) => Promise<Lease | undefined>,
-    settleBy?: number,
-  ): Promise<Leases | undefined> {
+  async #gather({ task, maxHoldMs, settleBy, take }: Gathering): Promise<Leases | undefined> {
     const taken = new Map<string, HeldLease>();
     const frames: Frame[] = [];
+    let waiting: Waiter | undefined;
+    const purpose: Purpose = { task, began: (waiter) => (waiting = waiter) };
     // An engine that does not answer is not waited for: whoever tries, or has a timeout, is to be told in time.
     const giveBack = (): Promise<unknown> => {
       const given = Promise.all([...taken.values()].map((lease) => lease.release()));
@@ -139,17 +147,23 @@ class LockSet implements AllLock {
     try {
       for (const member of this.#members) {
         const inside = frames.at(-1);
-        const lease = await (inside ? inside.run(() => take(member)) : take(member));
-        if (!lease) {
+        for (const { turn } of taken.values()) if (!turn.open) throw turn.undeliveredError();
+        const got = await (inside ? inside.run(() => take(member, purpose)) : take(member, purpose));
+        if (!got) {
           await giveBack();
           return undefined;
         }
-        taken.set(member.target.key, ownLease(lease, 'lease'));
+        const lease = ownLease(got, 'lease');
+        lease.turn.onLost = () => waiting?.reject(lease.turn.undeliveredError());
+        taken.set(member.target.key, lease);
         frames.push(member.frameFor(lease, task, inside));
       }
+      for (const { turn } of taken.values()) turn.onLost = undefined;
       const leases = new HeldLeases(this.#instance, taken);
       if (!leases.held && !this.#instance.open) throw new ClosedError();
       leases.assertHeld();
+      // It counts from when all of them are held.
+      if (maxHoldMs !== undefined) for (const { turn } of taken.values()) turn.endAfter(maxHoldMs);
       return leases;
     } catch (error) {
       await giveBack();
@@ -158,6 +172,14 @@ class LockSet implements AllLock {
       for (const frame of frames) frame.end();
     }
   }
+}
+
+interface Gathering {
+  readonly task: number;
+  readonly maxHoldMs: number | undefined;
+  /** Until then what was taken in vain is given back. Undefined: for as long as that takes. */
+  readonly settleBy: number | undefined;
+  take(member: Member, purpose: Purpose): Promise<Lease | undefined>;
 }
 
 /** A timeout is kept to within a tenth of a second. */

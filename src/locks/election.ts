@@ -160,7 +160,9 @@ export class Election {
  * signal's reason as the cause of an AbortError, older libraries give none. A DOMException is the reason of a signal of the user's own.
  */
 function tellsLoss(error: unknown, term: HeldLease): boolean {
+  // Whoever has resigned has lost nothing.
+  if (term.turn.loss === undefined) return false;
   if (error instanceof LeaseLostError) return error.lock === term.name && error.token === term.token;
-  if (term.turn.loss === undefined || !(error instanceof Error) || error.name !== 'AbortError') return false;
+  if (!(error instanceof Error) || error.name !== 'AbortError') return false;
   return !(error instanceof DOMException) && (error.cause === undefined || tellsLoss(error.cause, term));
 }

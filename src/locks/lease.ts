@@ -119,6 +119,11 @@ export class HeldLease implements WriteLease, Presentable {
     const reader = this.turn.downgrade();
     // Made at once: its hand is the turn's from the call on.
     const lease = new HeldLease(this.#instance, this.turn);
+    // It was lost only if that happened before others could read beside it.
+    this.#released ??= reader.then(
+      () => true,
+      () => false,
+    );
     await reader;
     return lease;
   }
@@ -176,7 +181,6 @@ export class HeldLease implements WriteLease, Presentable {
   }
 
   #release(): Promise<boolean> {
-    if (!this.#isCurrent) return Promise.resolve(true);
     if (!releaseIsObserved()) return this.turn.release();
     const { kind } = this.turn.line;
     return traceRelease({ name: this.name, kind, token: this.token }, () => this.turn.release());

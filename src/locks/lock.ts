@@ -36,6 +36,8 @@ export interface Purpose {
   readonly tryEndsAt?: number | undefined;
   /** What a candidate campaigns with. */
   readonly value?: string;
+  /** See Asking. */
+  readonly began?: Asking['began'];
 }
 
 const NOTHING = {};
@@ -117,6 +119,10 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return runInside(this.#instance, [frame], () => work(lease));
   }
 
+  toJSON(): object {
+    return this.target.ref;
+  }
+
   async inspect(): Promise<LineView> {
     const { ref, capacity } = this.target;
     this.#instance.requireListing('inspect');
@@ -141,7 +147,8 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     let turn: Turn | undefined;
     try {
       turn = await this.#instance.acquire(this.target, asking);
-      // It may have been lost while the promise was on its way.
+      // It may have ended while the promise was on its way.
+      turn?.notice();
       if (turn && !turn.open) throw turn.undeliveredError();
     } catch (error) {
       throw fromHere(error);
@@ -155,7 +162,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     throw await this.#instance.busy(this.target.ref);
   }
 
-  #asking(options: TryOptions, timeout: Duration | undefined, { task, tryEndsAt, value }: Purpose): Asking {
+  #asking(options: TryOptions, timeout: Duration | undefined, { task, tryEndsAt, value, began }: Purpose): Asking {
     const { signal, label, within } = options;
     checkSignal(signal);
     const timeoutMs = optionalDuration(timeout, 'timeout');
@@ -166,6 +173,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
       within: within === undefined ? undefined : this.#outer(within),
       task,
       value,
+      began,
     };
   }
 

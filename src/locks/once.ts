@@ -60,19 +60,12 @@ export async function once<T>(
   const wanted = { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) };
   const lease = await throughGuard(instance, () => lock.take(wanted, false, { task }));
   if (!lease) return { ran: false };
-  let note: RunNote | undefined;
-  try {
-    note = await claimRun(instance, name, lease, atLeastMs);
-  } catch (error) {
-    await lease.release();
-    throw error;
-  }
-  if (!note) {
-    await lease.release();
-    return { ran: false };
-  }
-  const noted = (): Promise<T> => runNoted(note, onError, () => work(lease));
-  return { ran: true, value: await runInside(instance, [lock.frameFor(lease, task)], noted) };
+  // All of it is work of ours: an instance that closes lets it end, so that no run is noted that never begins.
+  return runInside(instance, [lock.frameFor(lease, task)], async () => {
+    const note = await claimRun(instance, name, lease, atLeastMs);
+    if (!note) return { ran: false };
+    return { ran: true, value: await runNoted(note, lease, onError, () => work(lease)) };
+  });
 }
 
 /**
@@ -124,8 +117,14 @@ async function claimRun(
     runs: () => write(String(atLeastMs + TICK_MS), atLeastMs),
     takeBack: () => write(NO_RUN, 0),
   };
-  // A lease that was overtaken since is refused here by its token; or, if that is forgotten already, before its work begins.
-  return (await note.runs()) ? note : undefined;
+  try {
+    // A lease that was overtaken since is refused here by its token; or, if that is forgotten already, before its work begins.
+    return (await note.runs()) ? note : undefined;
+  } catch (error) {
+    // The engine may have heard it, and we do not run.
+    await note.takeBack().catch(() => {});
+    throw error;
+  }
 }
 
 /**
@@ -133,7 +132,18 @@ async function claimRun(
  * would begin too early by that. The lock is kept until the engine has heard it. If the engine can't be told, what it heard
  * before counts: what the function gives or throws is what matters.
  */
-async function runNoted<T>(note: RunNote, onError: 'keep' | 'retry', work: () => T | PromiseLike<T>): Promise<T> {
+async function runNoted<T>(
+  note: RunNote,
+  lease: Lease,
+  onError: 'keep' | 'retry',
+  work: () => T | PromiseLike<T>,
+): Promise<T> {
+  try {
+    lease.assertHeld();
+  } catch (error) {
+    await note.takeBack().catch(() => {});
+    throw error;
+  }
   const working = (async () => work())();
   const [{ status }] = await Promise.allSettled([working, note.runs()]);
   if (status === 'rejected' && onError === 'retry') await note.takeBack().catch(() => {});

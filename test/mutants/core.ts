@@ -83,7 +83,7 @@ export const CORE_BUGS: readonly Bug[] = [
       },
       {
         file: 'core/standing.ts',
-        find: "    if (this.#state === 'over') {\n      if (place.state === 'held' || place.state === 'waiting') void session.withdraw(claim);\n    } else if (this.#state === 'entering') {",
+        find: "    if (this.#state === 'over') {\n      if (place?.state === 'held' || place?.state === 'waiting') void session.withdraw(claim);\n    } else if (this.#state === 'entering') {",
         replace: "    if (this.#state === 'entering' || this.#state === 'over') {",
       },
     ],

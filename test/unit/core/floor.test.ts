@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { LineKind } from '../../../src/core/engine.js';
-import { DeadlockError, LeaseLostError } from '../../../src/core/errors.js';
+import { AcquireTimeoutError, DeadlockError, LeaseLostError } from '../../../src/core/errors.js';
 import { ALL, holders } from '../../../src/core/line.js';
 import { floorOf, type Outside } from '../../../src/core/floor.js';
 import { type Grip, Turn } from '../../../src/core/turn.js';
@@ -10,7 +10,11 @@ import { Waiter } from '../../../src/core/waiter.js';
 import { settled, VirtualClock } from '../virtual-clock.js';
 
 const TOKEN = 7n;
-const COUNT: Outside = { admit: () => undefined, addPending: () => undefined };
+const COUNT: Outside = {
+  admit: () => undefined,
+  addPending: () => undefined,
+  busy: async (timeoutMs) => new AcquireTimeoutError('order:42', timeoutMs),
+};
 
 /** What the outer turn stands on: always well. */
 function outerTurn(kind: LineKind, weight: number): Turn {
@@ -23,11 +27,10 @@ function outerTurn(kind: LineKind, weight: number): Turn {
     validity,
     outer: undefined,
     waitedFor: false,
-    ground: { notice: () => undefined },
+    ground: { notice: () => undefined, lost: () => undefined },
     giveBack: () => Promise.resolve(true),
     readersToken: () => TOKEN + 1n,
     lighten: () => Promise.resolve(),
-    lost: () => undefined,
   };
   return new Turn(ground, weight, TOKEN);
 }

@@ -6,10 +6,13 @@ import { rolldown } from 'rolldown';
 
 const ROOT = resolve(import.meta.dirname, '..');
 
-/** In bytes. The aim for the core is 20,000: all of its features are reached by one class, so nothing of it can be left out. */
+/**
+ * In bytes. The aim for the core is 20,000: all of its features are reached by one class, so a bundler can leave nothing of it out.
+ * What is said in errors is a tenth of it; elections, once, all() and registers are another.
+ */
 const sizes = {
   'the package': { is: packed(), most: 450_000 },
-  'holdfast/core in a bundle, gzipped': { is: await bundled('dist/core.js'), most: 23_000 },
+  'holdfast/core in a bundle, gzipped': { is: await bundled('dist/core.js'), most: 22_500 },
 };
 
 for (const [what, { is, most }] of Object.entries(sizes)) {

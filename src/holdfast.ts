@@ -7,7 +7,7 @@ import { ConfigError, UnsupportedError } from './core/errors.js';
 import { Instance, type InstanceOptions, type InstanceStats } from './core/instance.js';
 import { ALL } from './core/line.js';
 import { withLongTimers } from './core/long-timer.js';
-import { checkName, checkReason } from './core/names.js';
+import { checkName, checkText } from './core/names.js';
 import { checkOptions, type Known } from './core/options.js';
 import type { LineView } from './core/view.js';
 import { all, type AllLock } from './locks/all.js';
@@ -145,7 +145,11 @@ export class Holdfast implements AsyncDisposable {
    */
   async evict(name: string, claimId: string, reason = 'evicted'): Promise<boolean> {
     this.#instance.requireListing('evict');
-    return this.#instance.evict(checkName(name), checkName(claimId, 'A claim id'), checkReason(reason));
+    return this.#instance.evict(
+      checkName(name),
+      checkName(claimId, 'A claim id'),
+      checkText(reason, 'A reason', LONGEST_REASON_BYTES),
+    );
   }
 
   /**
@@ -199,6 +203,7 @@ const INSPECT_OPTIONS: Known<InspectOptions> = { name: true, prefix: true };
 const READY_OPTIONS: Known<ReadyOptions> = { timeout: true };
 const CLOSE_OPTIONS: Known<CloseOptions> = { drain: true };
 
+const LONGEST_REASON_BYTES = 1_024;
 const LONGEST_TTL_MS = 600_000;
 
 function readOptions(options: HoldfastOptions, traits: Traits): InstanceOptions {

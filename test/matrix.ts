@@ -18,6 +18,8 @@ const FENCE_SUITES = ['test/system/fence', 'test/system/optimistic'];
 const NODE_SUITES = ['test/conformance', 'test/engines/sqlite', 'test/system'];
 const REDIS_SUITES = ['test/matrix/redis', 'test/system/fence/redis.test.ts'];
 const MYSQL_SUITES = ['test/conformance/mysql.test.ts', 'test/engines/mysql', ...FENCE_SUITES];
+/** Two nodes that both take writes. */
+const GALERA_SUITES = ['test/matrix/galera'];
 const ETCD_SUITES = ['test/matrix/etcd', 'test/conformance/etcd', 'test/engines/etcd'];
 /** Tools that build or run a program with the package: each has a file of its own. */
 const PROJECTS = ['bundlers', 'runners', 'runtimes'];
@@ -76,6 +78,7 @@ function run(part: string): boolean {
   if (PROJECTS.includes(part)) return matrixOf([`test/projects/${part}.test.ts`]);
   if (part === 'redis') return matrixOf(REDIS_SUITES);
   if (part === 'mariadb') return matrixOf(MYSQL_SUITES);
+  if (part === 'galera') return matrixOf(GALERA_SUITES);
   if (part === 'etcd') return matrixOf(ETCD_SUITES);
   if (part === 'supervisor') return matrixOf(SUPERVISOR_SUITES);
   if (part === 'zookeeper') return matrixOf(ZOOKEEPER_SUITES);
@@ -90,6 +93,7 @@ for (const part of words.length > 0
       ...NODES,
       'redis',
       'mariadb',
+      'galera',
       'etcd',
       'zookeeper',
       'supervisor',

@@ -10,7 +10,10 @@
 import type { ChildProcess } from 'node:child_process';
 import { type ProcessEntry, processes, startedWith } from './processes.js';
 
-const LOOK_MS = 10;
+/** A look reads all of /proc, which takes milliseconds. Who is not gone soon is looked for less and less often. */
+const FIRST_PAUSE_MS = 10;
+const LONGEST_PAUSE_MS = 500;
+const LONGER = 1.3;
 const MOST_LOOKS = 5;
 
 export class Family {
@@ -21,6 +24,7 @@ export class Family {
   readonly #known = new Map<number, string>();
   /** Then the group has at most zombies, which are collected some time, and what belongs to another user, which is seen. */
   #killed = false;
+  #pauseMs = FIRST_PAUSE_MS;
   /** Who was there at the last look and is not of the family: when they end, that tells nothing. */
   #strangers: ReadonlySet<number> = new Set();
 
@@ -48,6 +52,7 @@ export class Family {
     // In one step, so that nobody of the group slips through by starting another.
     if (this.#own) send(-this.#pid, signal);
     this.#killed ||= signal === 'SIGKILL';
+    this.#pauseMs = FIRST_PAUSE_MS;
     for (const { pid, group, zombie } of members) {
       if (!zombie && !(this.#own && group === this.#pid)) send(pid, signal);
     }
@@ -84,21 +89,12 @@ export class Family {
   }
 
   /** True when all are gone, false at the time given (of `performance.now()`). */
-  async goneBy(time: number, between: () => void = () => {}): Promise<boolean> {
+  async goneBy(time: number): Promise<boolean> {
     while (this.alive()) {
-      if (performance.now() >= time) return false;
-      between();
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-    }
-    return true;
-  }
-
-  /** The same without letting anything else of this process happen. */
-  goneBySync(time: number, between: () => void = () => {}): boolean {
-    while (this.alive()) {
-      if (performance.now() >= time) return false;
-      between();
-      Atomics.wait(SLEEP, 0, 0, LOOK_MS);
+      const leftMs = time - performance.now();
+      if (leftMs <= 0) return false;
+      await new Promise((resolve) => setTimeout(resolve, Math.min(leftMs, this.#pauseMs)));
+      this.#pauseMs = Math.min(this.#pauseMs * LONGER, LONGEST_PAUSE_MS);
     }
     return true;
   }
@@ -148,5 +144,3 @@ function send(pid: number, signal: NodeJS.Signals): void {
     // ESRCH: it is gone. EPERM: it belongs to another user, and whoever asks whether it is alive will see that.
   }
 }
-
-const SLEEP = new Int32Array(new SharedArrayBuffer(4));

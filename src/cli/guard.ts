@@ -4,9 +4,8 @@
  *     validity  ├──────── held ────────┼──── jeopardy ────┼─ grace ─┼ margin ┤ over: another may be granted
  *                                                         SIGTERM   SIGKILL
  *
- * An eviction comes without warning, and the claim leaves the line as soon as everybody who listens to `lease.signal`
- * has been told. So the listener here does not come back before they are gone: it blocks this process, which has nothing
- * else to do, for as long as the grace lasts and never beyond the validity that it last saw.
+ * An eviction comes without warning. The claim stays in line until they are gone (`lease.onEvicted`), for one ttl at most; they have
+ * the grace to end by themselves, and never longer than the validity that was last seen.
  */
 import { tracingChannel } from 'node:diagnostics_channel';
 import type { Lease, LeaseLostError } from '../index.js';
@@ -17,6 +16,7 @@ import { quote } from './text.js';
 const KILLED_MS = 1_000;
 /** How often to look for those whose parents may end before them. */
 const REMEMBER_MS = 1_000;
+const KILL_AGAIN_MS = 50;
 const JUDGE_MS = 10;
 
 /** What is wrong with the engine, as the last beat that failed has told. */
@@ -36,7 +36,7 @@ export interface Stopped {
 
 export class ChildGuard {
   readonly #lease: Lease;
-  readonly #family: Family;
+  readonly #ttlMs: number;
   readonly #graceMs: number;
   /** The SIGKILL is sent this long before validity ends. */
   readonly #marginMs: number;
@@ -45,6 +45,12 @@ export class ChildGuard {
   #rememberAt = 0;
   #timer: NodeJS.Timeout | undefined;
   #stopping: Promise<void> | undefined;
+  #killAt = Number.POSITIVE_INFINITY;
+  /** An evicted claim stands in line until then, unless all are gone before. */
+  #keptUntil = 0;
+  #family: Family | undefined;
+  #whenWatched: (family: Family) => void = () => {};
+  readonly #watched = new Promise<Family>((resolve) => (this.#whenWatched = resolve));
   #why: string | undefined;
   #trouble = '';
   #left: readonly number[] = [];
@@ -52,16 +58,22 @@ export class ChildGuard {
   /** Resolves when the lock is lost and something of the command goes on: the command itself may never end. */
   readonly unstoppable = new Promise<undefined>((resolve) => (this.#giveUp = () => resolve(undefined)));
 
-  constructor(lease: Lease, family: Family, { ttlMs, graceMs }: GuardOptions) {
+  /** Before the command starts, so that an eviction is answered only when it is gone. */
+  constructor(lease: Lease, { ttlMs, graceMs }: GuardOptions) {
     this.#lease = lease;
-    this.#family = family;
+    this.#ttlMs = ttlMs;
     this.#marginMs = ttlMs / 20;
     this.#graceMs = graceMs;
     this.#lookMs = ttlMs / 50;
     beats.error.subscribe(this.#onFailedBeat);
     lease.signal.addEventListener('abort', this.#onLost);
-    if (lease.signal.aborted) this.#onLost();
-    else this.#look();
+    lease.onEvicted(this.#onEvicted);
+  }
+
+  watch(family: Family): void {
+    this.#family = family;
+    this.#whenWatched(family);
+    this.#look();
   }
 
   /**
@@ -72,7 +84,7 @@ export class ChildGuard {
     { child, graceMs }: { child: { readonly asked: boolean }; graceMs: number },
     tell: (left: readonly number[]) => void,
   ): Promise<void> {
-    const family = this.#family;
+    const family = this.#family!;
     let killAt = Number.POSITIVE_INFINITY;
     let told = false;
     for (;;) {
@@ -109,7 +121,7 @@ export class ChildGuard {
     this.#validUntil = performance.now() + remaining;
     if (remaining <= this.#marginMs || (state === 'jeopardy' && remaining <= this.#graceMs)) {
       this.#why = `${quote(this.#lease.name)} was about to be lost, because the engine could not be reached${this.#trouble}`;
-      this.#stopping = this.#stop();
+      void this.#stop(this.#validUntil - this.#marginMs);
       return;
     }
     this.#remember();
@@ -120,24 +132,7 @@ export class ChildGuard {
   #remember(): void {
     if (performance.now() < this.#rememberAt) return;
     this.#rememberAt = performance.now() + REMEMBER_MS;
-    this.#family.remember();
-  }
-
-  async #stop(): Promise<void> {
-    this.#family.signal('SIGTERM');
-    if (await this.#family.goneBy(this.#validUntil - this.#marginMs)) return;
-    const kill = (): void => this.#family.signal('SIGKILL');
-    // Should the engine be back, what can't be killed keeps the lock.
-    let killed = await this.#family.goneBy(performance.now() + KILLED_MS, kill);
-    while (!killed && this.#lease.remaining > 0)
-      killed = await this.#family.goneBy(performance.now() + this.#lookMs, kill);
-    if (!killed) this.#leave();
-  }
-
-  /** Those who could not be killed. */
-  #leave(): void {
-    this.#left = this.#family.pids;
-    this.#giveUp();
+    this.#family!.remember();
   }
 
   readonly #onFailedBeat = (message: unknown): void => {
@@ -147,16 +142,40 @@ export class ChildGuard {
 
   readonly #onLost = (): void => {
     const { reason, message } = this.#lease.signal.reason as LeaseLostError;
-    const evicted = reason === 'evicted';
     this.#why ??= reason === 'expired' ? `${message}${this.#trouble && ` The engine said${this.#trouble}`}` : message;
-    if (evicted) {
-      this.#family.signal('SIGTERM');
-      const killAt = Math.min(performance.now() + this.#graceMs, this.#validUntil - this.#marginMs);
-      if (this.#family.goneBySync(killAt)) return;
-    }
-    // After an eviction the lock is ours for as long as we do not let go: what can't be killed has it until then.
-    const until = performance.now() + KILLED_MS;
-    const at = evicted ? Math.max(until, this.#validUntil) : until;
-    if (!this.#family.goneBySync(at, () => this.#family.signal('SIGKILL'))) this.#leave();
+    // An eviction that is not answered yet takes nothing away.
+    if (reason !== 'evicted') void this.#stop(performance.now());
   };
+
+  readonly #onEvicted = (): Promise<void> => {
+    const now = performance.now();
+    this.#keptUntil = now + this.#ttlMs;
+    return this.#stop(Math.min(now + this.#graceMs, this.#validUntil - this.#marginMs));
+  };
+
+  /** SIGTERM now, SIGKILL at the time given. A second call can only hasten it. */
+  #stop(killAt: number): Promise<void> {
+    this.#killAt = Math.min(this.#killAt, killAt);
+    if (killAt <= performance.now()) this.#family?.signal('SIGKILL');
+    this.#stopping ??= this.#watched.then((family) => this.#stopAll(family));
+    return this.#stopping;
+  }
+
+  async #stopAll(family: Family): Promise<void> {
+    if (performance.now() < this.#killAt) family.signal('SIGTERM');
+    if (await family.goneBy(this.#killAt)) return;
+    const until = performance.now() + KILLED_MS;
+    do {
+      // Again and again: one of them may have started another meanwhile.
+      family.signal('SIGKILL');
+      if (await family.goneBy(performance.now() + KILL_AGAIN_MS)) return;
+    } while (performance.now() < until || this.#isOurs());
+    this.#left = family.pids;
+    this.#giveUp();
+  }
+
+  /** What can't be killed has the lock for as long as it may be: the engine may be back, or the eviction not answered yet. */
+  #isOurs(): boolean {
+    return this.#lease.remaining > 0 || performance.now() < this.#keptUntil;
+  }
 }

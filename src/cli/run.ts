@@ -103,16 +103,18 @@ async function runUnder(lease: Lease, options: RunOptions, signals: Signals, { e
   const inherited = { ...process.env, ...env, ...lock, ...hidden };
   const ownSession = process.platform !== 'win32' && (options.ignoreHangup || !hasTerminal());
   using stops = process.platform === 'win32' ? undefined : new StopTogether({ ownSession });
+  lease.assertHeld();
+  const guard = new ChildGuard(lease, options);
   const child = await startChild(options.command, inherited, { ownSession, mark });
+  guard.watch(child.family);
   signals.to(child.forward);
   for (const signal of early) child.forward(signal);
-  const guard = new ChildGuard(lease, child.family, options);
   stops?.with(child.family, guard);
   const code = await Promise.race([child.ended, guard.unstoppable]);
   if (code !== undefined) await outlast(guard, child, options);
-  const goodbye = hurried(signals);
   const stopped = await guard.end();
   if (stopped) throw lost(stopped);
+  const goodbye = hurried(signals);
   if (!(await Promise.race([lease.release(), goodbye])))
     throw new Failure(
       EXIT.lost,

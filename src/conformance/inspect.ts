@@ -4,7 +4,7 @@ import { type ClaimView, ConfigError, type Holdfast, type InspectOptions, LeaseL
 import { type Case, fifo, group, listing, shared, weighted } from './case.js';
 import { ALL } from './protocol.js';
 import { claimIds } from './stage.js';
-import { aborted, track } from './tracked.js';
+import { aborted, gate, track } from './tracked.js';
 
 /** Who holds, who waits, and the way to take a claim from somebody without breaking exclusion. */
 export const inspect: readonly Case[] = group({ needs: listing }, [
@@ -224,6 +224,30 @@ export const inspect: readonly Case[] = group({ needs: listing }, [
       assert.equal(lease.state, 'lost');
       assert.equal(await lease.release(), false);
       assert.equal((await a.mutex(name).tryAcquire()) ?? 'busy', 'busy');
+    },
+  },
+  {
+    name: 'an evicted holder that is still stopping what it does has its place until that is done',
+    async run(stage) {
+      const name = stage.name();
+      const [a, b, operator] = [stage.lively(), stage.holdfast(), stage.holdfast()];
+      const lease = await a.mutex(name).acquire();
+      const waiting = track(b.mutex(name).acquire());
+      await stage.queued(operator.mutex(name), 1);
+      const [claim] = await claimIds(operator.mutex(name));
+      const [stopping, stopped] = [gate(), gate()];
+      lease.onEvicted(() => {
+        stopping.open();
+        return stopped.opened;
+      });
+      assert.equal(await operator.evict(name, claim!, 'stuck deploy'), true);
+      await stopping.opened;
+      assert.equal(lease.held, false);
+      await stage.sleep(stage.shortTtlMs / 4);
+      assert.equal((await claimIds(operator.mutex(name)))[0], claim);
+      stopped.open();
+      const next = await waiting.promise;
+      assert.ok(next.token > lease.token);
     },
   },
   {

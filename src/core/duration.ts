@@ -22,6 +22,10 @@ export function parseDuration(value: unknown, what: string): number {
   return ms;
 }
 
+export function optionalDuration(value: unknown, what: string): number | undefined {
+  return value === undefined ? undefined : parseDuration(value, what);
+}
+
 function fromText(text: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text);
   return match ? Number(match[1]) * UNIT_MS[match[2] as Unit] : Number.NaN;

@@ -1,5 +1,6 @@
 /**
- * Every error that Holdfast throws, each with a stable `code`.
+ * Every error that Holdfast throws, each with a stable `code`. Two that only databases give cause for are in `sql/errors.ts`: who
+ * brings an engine without one has no bytes of them.
  *
  * A message says what happened, to which lock, who holds it where that is known, and what to do. It never carries a
  * URL, a password or a client's own error object: those are redacted into `cause`. And it is one line of printable text,
@@ -331,40 +332,6 @@ export function silence(doing: string): EngineError {
 /** Whether nothing was heard, rather than an error. */
 export function isSilence(error: HoldfastError): boolean {
   return silences.has(error);
-}
-
-/** Somebody else has the lock that migrations are made under, and did not give it back while we waited. Nothing was changed. */
-export class MigrationLockError extends EngineError {
-  static {
-    brand(this, 'MigrationLockError');
-  }
-
-  override readonly code = 'HOLDFAST_MIGRATING';
-
-  /** @param lock the name that an operator finds it by @param holder who has it, where the server tells */
-  constructor(lock: string, holder?: string) {
-    super(
-      `The tables of Holdfast can't be made or brought up to date now: another has the migration lock ${lock}` +
-        `${holder === undefined ? '' : ` (${holder})`}. Nothing was changed. Wait until it is done, or end it.`,
-    );
-  }
-}
-
-/** An optimistic row was changed by others every time we tried. Nothing was written. */
-export class ConflictError extends HoldfastError {
-  static {
-    brand(this, 'ConflictError');
-  }
-
-  readonly attempts: number;
-
-  constructor(what: string, attempts: number) {
-    super(
-      'HOLDFAST_CONFLICT',
-      `${what} was changed by others in each of ${attempts} tries. Nothing was written; try later, allow more retries, or take a lock.`,
-    );
-    this.attempts = attempts;
-  }
 }
 
 /** A lock's name as it may stand in a message: names are users' data, quoting keeps one from forging a log line. */

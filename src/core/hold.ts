@@ -9,7 +9,7 @@ import { isWorkOf } from './reentrancy.js';
 import { Standing, type StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
 import { usersToken } from './token.js';
-import { type Grip, Turn } from './turn.js';
+import { all, type Grip, Turn } from './turn.js';
 import type { Validity } from './validity.js';
 import type { Waiter } from './waiter.js';
 
@@ -140,7 +140,7 @@ export class Hold implements StandingEvents, Grip {
   /** The instance closes. What stands in the engine goes with the session. */
   close(error: HoldfastError): void {
     this.#takeCohort()?.failed(error);
-    for (const turn of [...this.turns]) turn.lose({ reason: 'released' });
+    for (const turn of [...this.turns]) void turn.lose({ reason: 'released' });
     this.#line.ended(this);
   }
 
@@ -231,11 +231,12 @@ export class Hold implements StandingEvents, Grip {
     this.#line.ended(this);
   }
 
-  onLost(loss: Loss): void {
-    for (const turn of [...this.turns]) turn.lose(loss);
+  onLost(loss: Loss): Promise<unknown> | undefined {
+    const stopped = [...this.turns].flatMap((turn) => turn.lose(loss) ?? []);
     this.turns.length = 0;
     this.#takeCohort()?.detached(this.granted ? undefined : loss);
     this.#line.ended(this);
+    return all(stopped);
   }
 
   #makeTurn({ weight, frame }: Waiter): Turn {

@@ -55,6 +55,8 @@ export class KeptSession implements SessionListener {
   readonly #claims = new Map<string, Standing>();
   /** Ids with a leave that has no answer yet. */
   readonly #leaving = new Set<string>();
+  /** Ids that were evicted, and leave when what was done under them has stopped. */
+  readonly #stopping = new Set<string>();
   readonly #whenLeft: (() => void)[] = [];
   readonly #renewals: (() => void)[] = [];
   #opened: Opened | undefined;
@@ -189,8 +191,21 @@ export class KeptSession implements SessionListener {
   lost(claimId: string, loss: Loss): void {
     const standing = this.#claims.get(claimId);
     if (!standing) return;
-    standing.lose(loss);
-    void this.withdraw({ id: claimId, line: standing.request.line });
+    const stopped = standing.lose(loss);
+    const claim: ClaimRef = { id: claimId, line: standing.request.line };
+    if (stopped) this.#withdrawAfter(stopped, claim);
+    else void this.withdraw(claim);
+  }
+
+  /** An evicted claim stands for one ttl more at most, as that of a holder that no longer answers does. */
+  #withdrawAfter(stopped: Promise<unknown>, claim: ClaimRef): void {
+    this.#stopping.add(claim.id);
+    const leave = (): void => {
+      if (this.#stopping.delete(claim.id)) void this.withdraw(claim);
+    };
+    // Who could not stop may be at work still.
+    stopped.then(leave, () => {});
+    this.later(this.ttlMs, leave);
   }
 
   ended(loss: Loss): void {
@@ -203,7 +218,7 @@ export class KeptSession implements SessionListener {
     const standings = [...this.#claims.values()];
     this.#claims.clear();
     this.#keeping.ended(this);
-    for (const standing of standings) standing.lose(loss);
+    for (const standing of standings) void standing.lose(loss);
     if (!this.#opened) return;
     const { engine, deadlines } = this.#opened;
     // What was asked of it is moot.
@@ -351,7 +366,7 @@ export class KeptSession implements SessionListener {
   }
 
   #roster(): Roster {
-    const unsettled = [...this.#leaving];
+    const unsettled = [...this.#leaving, ...this.#stopping];
     let [count, held, checksum] = [0, 0, 0];
     for (const [id, standing] of this.#claims) {
       if (!standing.settled) {
@@ -379,7 +394,7 @@ export class KeptSession implements SessionListener {
         this.lost(id, { reason: 'session' });
     }
     for (const claim of index) {
-      if (!this.#claims.has(claim.id) && !this.#leaving.has(claim.id)) void this.withdraw(claim);
+      if (![this.#claims, this.#leaving, this.#stopping].some((ours) => ours.has(claim.id))) void this.withdraw(claim);
     }
   }
 }

@@ -18,8 +18,8 @@ export interface StandingEvents {
   onFailing(error: HoldfastError): void;
   /** Trying again can't help. */
   onFailed(error: HoldfastError): void;
-  /** It waited or held, and is gone. */
-  onLost(loss: Loss): void;
+  /** It waited or held, and is gone. @returns what must have stopped before an evicted claim leaves, if there is anything. */
+  onLost(loss: Loss): Promise<unknown> | undefined;
   /** For those who look at the line. */
   view(): { local: number; token: bigint | undefined };
 }
@@ -118,10 +118,10 @@ export class Standing {
     return bound ? bound.session.withdraw(bound.claim) : LEFT;
   }
 
-  lose(loss: Loss): void {
-    if (this.#state === 'over') return;
+  lose(loss: Loss): Promise<unknown> | undefined {
+    if (this.#state === 'over') return undefined;
     this.#finish();
-    this.events.onLost(loss);
+    return this.events.onLost(loss);
   }
 
   fail(error: HoldfastError): void {
@@ -176,7 +176,7 @@ export class Standing {
       case 'gone':
         session.ended({ reason: 'session' });
         // Unless the session had ended before, and nobody was told.
-        return this.lose({ reason: 'session' });
+        return void this.lose({ reason: 'session' });
     }
   }
 

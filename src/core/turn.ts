@@ -63,6 +63,8 @@ export class Turn {
   floor: Floor | undefined;
   /** Called when the turn is lost, unless it was released before. */
   onLost: ((loss: Loss) => void) | undefined;
+  /** Called after `onLost` when somebody evicts it. Resolves when what was done under it has stopped. */
+  onEvicted: (() => Promise<unknown>) | undefined;
   readonly clock: Clock;
   readonly validity: Validity;
   readonly #grip: Grip;
@@ -253,6 +255,7 @@ export class Turn {
     this.#hand = reader;
     this.floor = writers?.busy ? writers.next() : undefined;
     this.onLost = undefined;
+    this.onEvicted = undefined;
     if (writers?.busy) await writers.emptied();
     emptying?.end();
     if (this.open) await this.#grip.lighten();
@@ -261,14 +264,20 @@ export class Turn {
     return reader;
   }
 
-  /** The engine has lost it, or will when the session ends: there is nothing to give back. */
-  lose(loss: Loss): void {
-    if (this.over) return;
+  /**
+   * The engine has lost it, or will when the session ends: there is nothing to give back.
+   * @returns what must have stopped before an evicted claim leaves, if there is anything.
+   */
+  lose(loss: Loss): Promise<unknown> | undefined {
+    if (this.over) return undefined;
     const family = this.#family().filter((turn) => !turn.over);
+    const atWork = family.filter(({ open }) => open);
     const told = family.map((turn) => turn.#end(loss));
     for (const { floor } of family) floor?.evacuate(loss);
     // Those inside first.
     for (const tell of told.toReversed()) tell();
+    if (loss.reason !== 'evicted') return undefined;
+    return all(atWork.flatMap(({ onEvicted }) => onEvicted?.() ?? []));
   }
 
   #end(loss: Loss): () => void {
@@ -281,7 +290,8 @@ export class Turn {
   /** Loses it by our own decision and gives it back. */
   forfeit(loss: Loss): void {
     if (this.#state === 'over') return;
-    this.lose(loss);
+    // Nobody waits for what stops: the decision was ours.
+    this.lose(loss)?.catch(() => {});
     this.#givenBack = this.#grip.giveBack(this).then(() => false);
   }
 
@@ -331,6 +341,11 @@ export class Turn {
     this.#endTimer?.close();
     return this.#grip.giveBack(this);
   }
+}
+
+/** Undefined: there is nothing to wait for. */
+export function all(promises: readonly Promise<unknown>[]): Promise<unknown> | undefined {
+  return promises.length > 0 ? Promise.all(promises) : undefined;
 }
 
 const IN_DOUBT = 'the machine may have been suspended; the next beat will tell';

@@ -1,7 +1,8 @@
 /** What a database's answer to an open fence means. */
 import type { Fence } from '../core/engine.js';
-import { ConfigError, EngineError, MigrationLockError, StaleTokenError } from '../core/errors.js';
+import { ConfigError, EngineError, StaleTokenError } from '../core/errors.js';
 import { newest } from '../core/fence.js';
+import { MigrationLockError } from '../sql/errors.js';
 import type { Row } from '../sql/port.js';
 import type { FenceTable } from './table.js';
 

@@ -1,4 +1,4 @@
-import { parseDuration, show } from '../core/duration.js';
+import { optionalDuration, show } from '../core/duration.js';
 import { ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { type Frame, taskForRun } from '../core/reentrancy.js';
@@ -60,7 +60,7 @@ class LockSet implements AllLock {
   tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
     const task = taskForRun();
     const endsAt = this.#endOfTry();
-    return this.#gather(task, (member) => member.take(options, false, task, endsAt), endsAt);
+    return this.#gather(task, (member) => member.take(options, false, { task, tryEndsAt: endsAt }), endsAt);
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -80,7 +80,7 @@ class LockSet implements AllLock {
 
   async #acquire(options: AcquireOptions, task: number): Promise<Leases> {
     checkLockOptions(options, true);
-    const timeoutMs = options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout');
+    const timeoutMs = optionalDuration(options.timeout, 'timeout');
     const { clock } = this.#instance.options;
     const startedAt = clock.now();
     const tryEndsAt = timeoutMs === 0 ? this.#endOfTry() : undefined;
@@ -92,7 +92,7 @@ class LockSet implements AllLock {
         if (leftMs === 0 && timeoutMs) throw new AcquireTimeoutError(member.name, timeoutMs);
         try {
           const asked = leftMs === undefined ? options : { ...options, timeout: leftMs };
-          return await member.take(asked, true, task, tryEndsAt);
+          return await member.take(asked, true, { task, tryEndsAt });
         } catch (error) {
           if (timeoutMs === undefined || !(error instanceof AcquireTimeoutError)) throw error;
           throw new AcquireTimeoutError(error.lock, timeoutMs, error);

@@ -1,16 +1,16 @@
 import { backoff } from '../core/backoff.js';
-import { type Duration, parseDuration, show } from '../core/duration.js';
-import { ClosedError, ConfigError, EngineError, fromHere, LeaseLostError } from '../core/errors.js';
-import { type Instance, lineKey, type Target } from '../core/instance.js';
+import type { Duration } from '../core/duration.js';
+import { ClosedError, EngineError, LeaseLostError } from '../core/errors.js';
+import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
-import { checkName } from '../core/names.js';
+import { checkText } from '../core/names.js';
 import { checkOptions, type Known } from '../core/options.js';
-import { Frame, taskForRun } from '../core/reentrancy.js';
+import { taskForRun } from '../core/reentrancy.js';
 import { publishOutage } from '../core/telemetry.js';
 import { withTokenAsText } from '../core/view.js';
-import { HeldLease, type Lease } from './lease.js';
-import { checkSignal, optionsAndWork } from './lock.js';
-import { checkRegisterValue } from './register.js';
+import type { HeldLease, Lease } from './lease.js';
+import { checkSignal, LineLock, optionsAndWork } from './lock.js';
+import { LONGEST_VALUE_BYTES } from './register.js';
 import { runInside } from './run.js';
 
 /** A leader's time in office: a lease whose token grows with every leader. */
@@ -39,13 +39,13 @@ export interface Leader {
 export class Election {
   readonly name: string;
   readonly #instance: Instance;
-  readonly #target: Target;
+  readonly #lock: LineLock<HeldLease>;
 
   constructor(instance: Instance, name: string) {
-    const ref = { kind: 'lock', name: checkName(name) } as const;
+    const spec = { kind: 'lock', name, weight: ALL, capacity: ALL, cohort: false, reentrant: false } as const;
     this.#instance = instance;
     this.name = name;
-    this.#target = { ref, key: lineKey(ref), capacity: ALL, cohort: false, reentrant: false };
+    this.#lock = new LineLock(instance, spec);
   }
 
   /** Waits for office. Resign with `term.release()`. */
@@ -67,8 +67,8 @@ export class Election {
     for (;;) {
       const task = taskForRun();
       const term = await this.#campaignThroughOutages(options, task);
-      const frame = new Frame(this.#instance, this.#target.key, term.turn, task);
       try {
+        const frame = this.#lock.frameFor(term, task);
         return await runInside(this.#instance, [frame], () => work(term), { yields: true });
       } catch (error) {
         if (!tellsLoss(error, term)) throw error;
@@ -125,29 +125,12 @@ export class Election {
   /** Throws what is no outage. */
   #tellOutage(error: unknown): void {
     if (!(error instanceof EngineError && error.retryable)) throw error;
-    publishOutage({ name: this.name, kind: this.#target.ref.kind, error });
+    publishOutage({ name: this.name, kind: 'lock', error });
   }
 
-  async #campaign(options: CampaignOptions, task?: number): Promise<HeldLease> {
-    const { value = '', signal, timeout, label } = options;
-    checkValue(value);
-    checkSignal(signal);
-    const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout, 'timeout');
-    try {
-      const turn = await this.#instance.acquire(this.#target, {
-        weight: ALL,
-        patience: { timeoutMs, signal },
-        label: label === undefined ? undefined : checkName(label, 'label'),
-        value,
-        task,
-      });
-      if (!turn) throw await this.#instance.busy(this.#target.ref);
-      // It may have been lost while the promise was on its way.
-      if (!turn.open) throw turn.undeliveredError();
-      return new HeldLease(this.#instance, turn);
-    } catch (error) {
-      throw fromHere(error);
-    }
+  #campaign({ value = '', ...options }: CampaignOptions, task?: number): Promise<HeldLease> {
+    checkText(value, "An election's value", LONGEST_VALUE_BYTES);
+    return this.#lock.take(options, true, { task, value }) as Promise<HeldLease>;
   }
 
   /** A holder without a value is no leader: a mutex of this name. */
@@ -180,9 +163,4 @@ function tellsLoss(error: unknown, term: HeldLease): boolean {
   if (error instanceof LeaseLostError) return error.lock === term.name && error.token === term.token;
   if (term.turn.loss === undefined || !(error instanceof Error) || error.name !== 'AbortError') return false;
   return !(error instanceof DOMException) && (error.cause === undefined || tellsLoss(error.cause, term));
-}
-
-function checkValue(value: unknown): void {
-  if (typeof value !== 'string') throw new ConfigError(`An election's value must be a string; got ${show(value)}.`);
-  checkRegisterValue(value, "An election's value");
 }

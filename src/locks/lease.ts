@@ -21,6 +21,14 @@ export interface Lease extends AsyncDisposable {
   readonly remaining: number;
   /** Aborts with a LeaseLostError when the lease is lost. Made on first use. */
   readonly signal: AbortSignal;
+  /**
+   * For work that takes a while to stop, as a child process does. When somebody evicts the lease, `signal` aborts and `stop` is
+   * called; nobody else is granted the lock before the promise has resolved, or one ttl is over. After any other loss the lock is
+   * gone already, and `stop` is not called.
+   *
+   *     lease.onEvicted(async () => { child.kill(); await once(child, 'exit'); });
+   */
+  onEvicted(stop: () => PromiseLike<unknown>): void;
   /** Throws a LeaseLostError unless `held`. */
   assertHeld(): void;
   /** True, or false if it was lost. Never throws; a second call gives the same answer. */
@@ -81,6 +89,15 @@ export class HeldLease implements WriteLease, Presentable {
       if (loss) abort.abort(this.#lost(loss));
     }
     return this.#abort.signal;
+  }
+
+  onEvicted(stop: () => PromiseLike<unknown>): void {
+    if (typeof stop !== 'function')
+      throw new ConfigError('onEvicted needs a function that stops what is done under the lock.');
+    if (!this.#isCurrent) return;
+    const { onEvicted: before } = this.turn;
+    // A function that throws has stopped nothing.
+    this.turn.onEvicted = () => Promise.all([before?.(), outside(async () => stop())]);
   }
 
   assertHeld(): void {

@@ -1,4 +1,4 @@
-import { type Duration, parseDuration, show } from '../core/duration.js';
+import { type Duration, optionalDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
 import { ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
@@ -28,7 +28,17 @@ export interface AcquireOptions extends TryOptions {
   readonly timeout?: Duration;
 }
 
-const NOTHING: AcquireOptions = {};
+/** What a lock is taken for, as nobody but this library says. */
+export interface Purpose {
+  /** Of the run that is to follow. */
+  readonly task?: number | undefined;
+  /** See Patience. */
+  readonly tryEndsAt?: number | undefined;
+  /** What a candidate campaigns with. */
+  readonly value?: string;
+}
+
+const NOTHING = {};
 
 const TRY_OPTIONS: Known<TryOptions> = { signal: true, permits: true, maxHold: true, label: true, within: true };
 const ACQUIRE_OPTIONS: Known<AcquireOptions> = { timeout: true, ...TRY_OPTIONS };
@@ -65,6 +75,8 @@ export interface LineLockSpec {
   readonly weight: number;
   readonly capacity: number;
   readonly reentrant?: boolean;
+  /** Default: for locks; see Target. */
+  readonly cohort?: boolean;
   /** It is half of a read/write lock. Default: false. */
   readonly rw?: boolean;
 }
@@ -75,11 +87,12 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   readonly weight: number;
   readonly #instance: Instance;
 
-  constructor(instance: Instance, { kind, name, weight, capacity, reentrant = true, rw }: LineLockSpec) {
+  constructor(instance: Instance, spec: LineLockSpec) {
+    const { kind, name, weight, capacity, reentrant = true, cohort = kind === 'lock', rw } = spec;
     const ref = { kind, name: checkName(name) };
     this.#instance = instance;
     this.weight = weight;
-    this.target = { ref, key: lineKey(ref), capacity, cohort: kind === 'lock', reentrant, rw };
+    this.target = { ref, key: lineKey(ref), capacity, cohort, reentrant, rw };
   }
 
   get name(): string {
@@ -99,7 +112,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   async run<T>(...args: RunArguments<L, T>): Promise<T> {
     const [options, work] = runArguments(args);
     const task = taskForRun();
-    const lease = (await this.take(options, true, task)) as L;
+    const lease = (await this.take(options, true, { task })) as L;
     const frame = this.frameFor(lease, task);
     return runInside(this.#instance, [frame], () => work(lease));
   }
@@ -120,11 +133,11 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     return new Frame(this.#instance, this.target.key, ownLease(lease, 'lease').turn, task, parent);
   }
 
-  /** Undefined only if it does not wait. With a task if a run is to follow; for `tryEndsAt` see Patience. */
-  async take(options: AcquireOptions, waits: boolean, task?: number, tryEndsAt?: number): Promise<L | undefined> {
+  /** Undefined only if it does not wait. */
+  async take(options: AcquireOptions, waits: boolean, purpose: Purpose = NOTHING): Promise<L | undefined> {
     if (options !== NOTHING) checkLockOptions(options, waits);
-    const asking = this.#asking(options, waits ? options.timeout : 0, task, tryEndsAt);
-    const maxHoldMs = options.maxHold === undefined ? undefined : parseDuration(options.maxHold, 'maxHold');
+    const asking = this.#asking(options, waits ? options.timeout : 0, purpose);
+    const maxHoldMs = optionalDuration(options.maxHold, 'maxHold');
     let turn: Turn | undefined;
     try {
       turn = await this.#instance.acquire(this.target, asking);
@@ -142,16 +155,17 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     throw await this.#instance.busy(this.target.ref);
   }
 
-  #asking(options: TryOptions, timeout: Duration | undefined, task?: number, tryEndsAt?: number): Asking {
+  #asking(options: TryOptions, timeout: Duration | undefined, { task, tryEndsAt, value }: Purpose): Asking {
     const { signal, label, within } = options;
     checkSignal(signal);
-    const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout, 'timeout');
+    const timeoutMs = optionalDuration(timeout, 'timeout');
     return {
       weight: this.#weight(options.permits),
       patience: { timeoutMs, signal, tryEndsAt },
       label: label === undefined ? undefined : checkName(label, 'label'),
       within: within === undefined ? undefined : this.#outer(within),
       task,
+      value,
     };
   }
 

@@ -1,4 +1,4 @@
-import { type Duration, parseDuration, show } from '../core/duration.js';
+import { type Duration, optionalDuration, parseDuration, show } from '../core/duration.js';
 import type { RegisterEntry, Registers } from '../core/engine.js';
 import { ConfigError, EngineError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
@@ -55,10 +55,10 @@ export async function once<T>(
     throw new ConfigError(`onError is 'keep' or 'retry'; got ${show(onError)}.`);
   const atLeastMs = parseDuration(options.atLeast ?? 0, 'atLeast');
   const lock = new LineLock(instance, { kind: 'lock', name, weight: ALL, capacity: ALL, reentrant: false });
-  const atMostMs = options.atMost === undefined ? undefined : parseDuration(options.atMost, 'atMost');
+  const atMostMs = optionalDuration(options.atMost, 'atMost');
   const task = taskForRun();
   const wanted = { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) };
-  const lease = await throughGuard(instance, () => lock.take(wanted, false, task));
+  const lease = await throughGuard(instance, () => lock.take(wanted, false, { task }));
   if (!lease) return { ran: false };
   let note: RunNote | undefined;
   try {

@@ -1,12 +1,12 @@
-import { show } from '../core/duration.js';
 import type { Registers } from '../core/engine.js';
 import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
-import { checkName } from '../core/names.js';
+import { checkName, checkText } from '../core/names.js';
 import { withTokenAsText } from '../core/view.js';
 import { type Lease, ownLease } from './lease.js';
 
-const LONGEST_BYTES = 64 * 1024;
+/** Longer ones are stored elsewhere, with their keys here. */
+export const LONGEST_VALUE_BYTES = 64 * 1024;
 
 export interface RegisterValue {
   readonly value: string;
@@ -41,8 +41,7 @@ export class Register {
 
   /** Writes it, whatever the state of the lease: the engine decides by the token. Throws StaleTokenError. */
   async set(value: string, lease: Lease): Promise<void> {
-    if (typeof value !== 'string') throw new ConfigError(`A register's value must be a string; got ${show(value)}.`);
-    checkRegisterValue(value, `The value of register ${quote(this.name)}`);
+    checkText(value, `Register ${quote(this.name)}'s value`, LONGEST_VALUE_BYTES);
     const { token, mode } = ownLease(lease, 'lease').fenceFor(this.#instance, this.name);
     if (mode === 'read')
       throw new ConfigError(`A read lease of ${quote(this.name)} can't write its register. Take the write lock.`);
@@ -54,14 +53,4 @@ export class Register {
     const registers = await this.#instance.registers(doing);
     return this.#instance.call(doing, () => work(registers));
   }
-}
-
-export function checkRegisterValue(value: string, what: string): void {
-  if (!value.isWellFormed())
-    throw new ConfigError(`${what} must be well-formed Unicode: it has half of a surrogate pair.`);
-  const bytes = Buffer.byteLength(value);
-  if (bytes > LONGEST_BYTES)
-    throw new ConfigError(
-      `${what} has ${bytes} bytes; at most ${LONGEST_BYTES} fit. Store it elsewhere and keep its key here.`,
-    );
 }

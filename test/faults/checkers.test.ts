@@ -4,6 +4,7 @@ import { checkBelief } from './checkers/belief.js';
 import { countLostUpdates } from './checkers/counter.js';
 import { checkFifo } from './checkers/fifo.js';
 import { checkClean, checkSecrets } from './checkers/leftovers.js';
+import { checkKept } from './checkers/kept.js';
 import { checkLiveness } from './checkers/liveness.js';
 import { checkRegister } from './checkers/register.js';
 import { checkTokens } from './checkers/tokens.js';
@@ -11,8 +12,10 @@ import { checkTruth } from './checkers/truth.js';
 import { hitsOf, whyVoid } from './checkers/validity.js';
 import { checkWakeups } from './checkers/wakeups.js';
 import type { Finding } from './finding.js';
-import { FINAL } from './history.js';
+import { figuresOf } from './figures.js';
+import { FINAL, NOBODY, STARVED } from './history.js';
 import { paperHistory } from './paper-lock.js';
+import { report } from './report.js';
 import type { Run } from './run.js';
 import { type Grant, Story } from './story.js';
 import { judge } from './verdict.js';
@@ -461,25 +464,72 @@ describe('truth', () => {
     expect(broken(checkTruth, told.story)).toHaveLength(1);
   });
 
-  test('a loss without a fault near its worker or the server is invented', () => {
-    for (const [target, found] of [
-      ['server', 0],
-      ['w1.1', 0],
-      ['w2.1', 1],
-    ] as const) {
-      const { story, id } = lease(target);
-      story.lost(id, 11_011);
-      story.does(id, 'release', [11_012, 11_013], { out: 'lost' });
-      expect(broken(checkTruth, story), target).toHaveLength(found);
-    }
-  });
-
   test('after the release began, no is no loss', () => {
     const story = new Story();
     const id = story.grant({ worker: 'w1.1', call: 1, grant: 2 });
     story.does(id, 'release', [5, 9], { out: 'ok' });
     story.held(id, false, 7);
     expect(broken(checkTruth, story)).toEqual([]);
+  });
+});
+
+/** What is found of a lease that is lost at 11 s, in the ways a loss can be told, after this was done. */
+function losing(...fault: Parameters<Story['fault']>): readonly string[] {
+  const found = (['lost', 'no', 'release'] as const).map((told) => {
+    const story = new Story();
+    const id = story.grant({ worker: 'w1.1', call: 8_000, grant: 8_001, token: 1 });
+    story.held(id, true, 8_001);
+    story.fault(...fault);
+    if (told === 'lost') story.lost(id, 11_000);
+    if (told === 'no') story.held(id, false, 11_000);
+    if (told === 'release') story.does(id, 'release', [10_999, 11_000], { out: 'lost' });
+    return broken(checkKept, story);
+  });
+  for (const same of found) expect(same).toEqual(found[0]);
+  return found[0]!;
+}
+
+describe('kept', () => {
+  const unexplained = [expect.stringContaining('nothing had happened that costs a lease')];
+
+  test('a lease may be lost by what was done to its worker or to what all need, and by starvation', () => {
+    expect(losing('w1.1', 10_100, 10_900)).toEqual([]);
+    expect(losing('server', 10_100, 10_900, 'hang')).toEqual([]);
+    expect(losing('w1.1', 10_100, 10_900, STARVED)).toEqual([]);
+    expect(losing('link', 10_100, 10_900, STARVED)).toEqual([]);
+  });
+
+  test('it may not be lost by what was done to another, or beside us', () => {
+    expect(losing('w2.1', 10_100, 10_900)).toEqual(unexplained);
+    expect(losing('w2.1', 10_100, 10_900, STARVED)).toEqual(unexplained);
+    expect(losing(NOBODY, 10_100, 10_900, 'hostile-tenant')).toEqual(unexplained);
+  });
+
+  test('what was over two ttl before explains nothing, however long the lease was held', () => {
+    expect(losing('server', 9_000, 9_990, 'hang')).toEqual(unexplained);
+    expect(losing('server', 9_000, 10_010, 'hang')).toEqual([]);
+  });
+
+  test('a setting costs leases only where the engine refuses to work with it', () => {
+    expect(losing('server', 10_100, 10_900, 'odd-settings', { harmless: true })).toEqual(unexplained);
+    expect(losing('server', 10_100, 10_900, 'odd-settings')).toEqual([]);
+  });
+
+  test('an eviction costs leases of its own name alone', () => {
+    expect(losing('server', 10_900, 10_900, 'evict', { only: 'mutex-2' })).toEqual(unexplained);
+    expect(losing('server', 10_900, 10_900, 'evict', { only: 'mutex-1' })).toEqual([]);
+  });
+
+  test('the report says what every lost lease was lost by', () => {
+    const story = new Story();
+    const lose = (at: number): void => story.lost(story.grant({ worker: 'w1.1', call: at, grant: at + 1 }), at + 2);
+    lose(1_000);
+    story.fault('link', 5_000, 5_500, STARVED);
+    story.fault('w1.1', 5_000, 5_500);
+    lose(5_600);
+    lose(5_700);
+    expect(figuresOf(story.run).lostBy).toEqual({ nothing: 1, 'stall and starved': 2 });
+    expect(report(judge(story.events))).toContain('| leases lost | 1 by nothing, 2 by stall and starved |');
   });
 });
 

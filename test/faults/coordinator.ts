@@ -313,11 +313,12 @@ class Coordinator {
   // --- faults -------------------------------------------------------------------------------------------------------
 
   #scene(): Scene {
-    const { ttlMs, target } = this.#options;
+    const { ttlMs, target, traits } = this.#options;
     return {
       random: this.#random,
       ttlMs,
       target,
+      traits,
       observer: this.#observer,
       namespace: this.#namespace,
       names: this.#names.filter(isExclusive),
@@ -332,10 +333,10 @@ class Coordinator {
           this.#write({ ...event, at: nowMicros(), what: 'end' });
         }
       },
-      instant: (nemesis, victim, detail) => {
+      instant: (nemesis, victim, more) => {
         const id = this.#faultId();
         const at = nowMicros();
-        this.#write({ kind: 'fault', at, id, nemesis, what: 'instant', target: victim, ...(detail && { detail }) });
+        this.#write({ kind: 'fault', at, id, nemesis, what: 'instant', target: victim, ...more });
       },
     };
   }

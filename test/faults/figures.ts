@@ -1,5 +1,6 @@
 /** What a run did, in numbers. */
 import { countLostUpdates } from './checkers/counter.js';
+import { lostBy } from './checkers/kept.js';
 import { acquiredBeforeFaults, hitsOf } from './checkers/validity.js';
 import type { CallEvent, ReturnEvent } from './history.js';
 import { type Call, MS, type Run } from './run.js';
@@ -17,8 +18,8 @@ export interface Figures {
   readonly grantedBeforeFaults: number;
   /** From the call to its return, of those that were granted. */
   readonly waitMs: { readonly median: number; readonly p99: number; readonly max: number };
-  /** Leases that ended before their release. */
-  readonly lost: number;
+  /** Leases that ended before their release, by the faults that were near. */
+  readonly lostBy: Readonly<Record<string, number>>;
   readonly register: { readonly ok: number; readonly refused: number; readonly unknown: number };
   readonly counter: { readonly acknowledged: number; readonly lost: number };
   readonly faults: Readonly<Record<string, number>>;
@@ -43,7 +44,7 @@ export function figuresOf(run: Run): Figures {
     unknown: acquires.length - granted - busy - aborted,
     grantedBeforeFaults: acquiredBeforeFaults(run),
     waitMs: waits(run),
-    lost: [...run.leases.values()].filter((lease) => lease.lost ?? lease.release?.returned?.out === 'lost').length,
+    lostBy: lostBy(run),
     register: { ok, refused, unknown: register.length - ok - refused },
     counter: countLostUpdates(run),
     faults: faultsByNemesis(run),

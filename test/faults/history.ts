@@ -37,6 +37,7 @@ export const PROPERTIES = [
   'wakeups',
   'liveness',
   'truth',
+  'kept',
   'clean',
   'secrets',
 ] as const;
@@ -131,6 +132,10 @@ export interface FaultEvent {
   /** The worker it was done to, or `server`, `link`, or `NOBODY`. */
   readonly target: string;
   readonly detail?: string;
+  /** It may be felt, but by the engine's page it costs nobody a lease. */
+  readonly harmless?: true;
+  /** The one name whose leases it may cost. Default: all of them. */
+  readonly only?: string;
   /** The workers that go on with a server that was cut off and replaced: what it grants them, nobody else knows. */
   readonly isolated?: readonly string[];
 }

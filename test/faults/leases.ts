@@ -97,6 +97,12 @@ function push(checks: Map<string, HeldEvent[]>, event: HeldEvent): void {
   else checks.set(event.lease, [event]);
 }
 
+/** What `held` says after the release began is no loss. */
+export function firstNo({ checks, release }: Lease): HeldEvent | undefined {
+  const end = release?.event.at ?? Number.POSITIVE_INFINITY;
+  return checks.find(({ held, until }) => !held && until <= end);
+}
+
 /** Each unbroken row of yes, from when the first answer was there to when the last question was asked. */
 function beliefs(checks: readonly HeldEvent[]): readonly Interval[] {
   const found: Interval[] = [];

@@ -24,19 +24,20 @@ export interface Victim {
   replace(): Promise<void>;
 }
 
-type FaultDetails = Pick<FaultEvent, 'detail' | 'isolated'>;
+type FaultDetails = Pick<FaultEvent, 'detail' | 'isolated' | 'harmless' | 'only'>;
 
 export interface Scene {
   readonly random: Random;
   readonly ttlMs: number;
   readonly target: Target;
+  readonly traits: Traits;
   readonly observer: Holdfast | undefined;
   readonly namespace: string;
   readonly names: readonly string[];
   victims(): readonly Victim[];
   /** Writes begin and end around what happens to `target`: a worker, `server` or `link`. */
   during(nemesis: string, target: string, fault: () => Promise<void>, more?: FaultDetails): Promise<void>;
-  instant(nemesis: string, target: string, detail?: string): void;
+  instant(nemesis: string, target: string, more?: FaultDetails): void;
 }
 
 export interface Nemesis {
@@ -113,7 +114,7 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     async strike(scene) {
       const { id, clock } = scene.random.pick(scene.victims());
       const ms = Math.round(scene.random.between(-60_000, 60_000));
-      scene.instant('client-clock', id, `${ms} ms`);
+      scene.instant('client-clock', id, { detail: `${ms} ms` });
       clock?.jumpWall(ms);
       await sleep(scene.ttlMs / 2);
     },
@@ -131,7 +132,7 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
         .catch(() => undefined);
       const claim = line?.claims[0];
       if (!claim) return;
-      scene.instant('evict', 'server', name);
+      scene.instant('evict', 'server', { only: name });
       await scene.observer!.evict(name, claim.id, 'nemesis').catch(() => {});
     },
   },
@@ -192,7 +193,7 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
       clock ? undefined : server || leader ? 'no shim is before its servers' : 'it judges no expiry by a wall clock',
     async strike(scene) {
       const ms = scene.random.pick([-1, 1]) * scene.random.between(2, 10) * scene.ttlMs;
-      scene.instant('server-clock', 'server', `${Math.round(ms)} ms`);
+      scene.instant('server-clock', 'server', { detail: `${Math.round(ms)} ms` });
       scene.target.clock!.jumpWall(Math.round(ms));
       await sleep(3 * scene.ttlMs);
     },
@@ -239,7 +240,9 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
     whyNot: ({ oddSettings }) => (oddSettings ? undefined : 'it has no settings that we rely on'),
     async strike(scene) {
       const { endConnections, redis } = scene.target;
-      const { name, set, reset } = nextSetting(scene);
+      const { name, set, reset, refused } = nextSetting(scene);
+      // Connections are ended with it, and where they are the locks that alone costs them.
+      const costly = refused || scene.traits.liveness === 'connection';
       const apply = async (change: () => Promise<unknown>): Promise<void> => {
         await change().catch(() => {});
         if (endConnections) await endConnections().catch(() => {});
@@ -253,7 +256,7 @@ export const NEMESES: Readonly<Record<string, Nemesis>> = {
           await sleep(scene.random.between(0.5, 2) * scene.ttlMs);
           await apply(reset);
         },
-        { detail: name },
+        { detail: name, ...(!costly && { harmless: true }) },
       );
       await sleep(scene.ttlMs);
     },

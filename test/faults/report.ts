@@ -24,7 +24,8 @@ const PROMISES: Readonly<Record<Property, string>> = {
   fifo: 'waiters are served in their order',
   wakeups: 'no free lock keeps a waiter waiting',
   liveness: 'after healing everybody is served, and every promise settles',
-  truth: 'every loss is told, none is invented',
+  truth: 'every loss is told, and what is over stays over',
+  kept: 'no lease is lost but by a fault that can cost it',
   clean: 'nothing is left behind',
   secrets: 'no secret is written anywhere',
 };
@@ -103,7 +104,7 @@ function figures(figures: Figures): string {
         'wait for a grant',
         `median ${waitMs.median.toFixed(1)} ms, 99 % ${waitMs.p99.toFixed(1)} ms, longest ${waitMs.max.toFixed(1)} ms`,
       ],
-      ['leases lost', `${figures.lost}`],
+      ['leases lost', lost(figures)],
       ['fenced register', `${register.ok} accepted, ${register.refused} refused, ${register.unknown} unknown`],
       ['unfenced counter', `${counter.acknowledged} updates, ${counter.lost} lost`],
       ['faults', faults.join(', ') || 'none'],
@@ -111,6 +112,14 @@ function figures(figures: Figures): string {
       ['faults that hit a holder', `${figures.faultsOnHolder}`],
       ['snapshots of lines', `${figures.snapshots}`],
     ],
+  );
+}
+
+function lost({ lostBy }: Figures): string {
+  return (
+    Object.entries(lostBy)
+      .map(([cause, count]) => `${count} by ${cause}`)
+      .join(', ') || 'none'
   );
 }
 

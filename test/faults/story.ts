@@ -104,8 +104,8 @@ export class Story {
     this.events.push({ kind: 'line', at: at * MS, until: at * MS, name, claims });
   }
 
-  fault(target: string, from: number, to = from, nemesis = 'stall'): void {
-    const fault = { kind: 'fault', id: `f${this.events.length}`, nemesis, target } as const;
+  fault(target: string, from: number, to = from, nemesis = 'stall', more: FaultCost = {}): void {
+    const fault = { kind: 'fault', id: `f${this.events.length}`, nemesis, target, ...more } as const;
     const write = (at: number, what: FaultEvent['what']): number => this.events.push({ ...fault, at: at * MS, what });
     if (to === from) write(from, 'instant');
     else {
@@ -132,6 +132,8 @@ export class Story {
     this.events.push({ kind: 'counter', at: 99_000 * MS, name: 'mutex-1', value });
   }
 }
+
+type FaultCost = Pick<FaultEvent, 'harmless' | 'only'>;
 
 /** Call and return. */
 type Times = readonly [number, number];

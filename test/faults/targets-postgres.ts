@@ -70,6 +70,7 @@ async function startTarget(strategy: string): Promise<Target> {
       SETTINGS,
       (name, value) => sql(server.port, `ALTER ROLE worker SET ${name} = ${value}`),
       (name) => sql(server.port, `ALTER ROLE worker RESET ${name}`),
+      ['default_transaction_isolation', 'default_transaction_read_only'],
     ),
     secrets: [PASSWORD],
     server,

@@ -6,6 +6,7 @@
  */
 import { checkBelief } from './checkers/belief.js';
 import { checkFifo } from './checkers/fifo.js';
+import { checkKept } from './checkers/kept.js';
 import { checkClean, checkSecrets } from './checkers/leftovers.js';
 import { checkLiveness } from './checkers/liveness.js';
 import { checkRegister } from './checkers/register.js';
@@ -26,6 +27,7 @@ export const CHECKERS: Readonly<Record<Property, (run: Run) => Finding>> = {
   wakeups: checkWakeups,
   liveness: checkLiveness,
   truth: checkTruth,
+  kept: checkKept,
   clean: checkClean,
   secrets: checkSecrets,
 };

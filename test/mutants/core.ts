@@ -790,8 +790,8 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     edits: [
       {
         file: 'locks/all.ts',
-        find: 'member.take(options, false, task, endsAt)',
-        replace: 'member.take(options, false, task)',
+        find: 'member.take(options, false, { task, tryEndsAt: endsAt })',
+        replace: 'member.take(options, false, { task })',
       },
     ],
     foundBy: { file: ALL_LOCKS, test: 'one try of several locks takes no longer than of one: tryAcquire' },

@@ -10,6 +10,7 @@ import { dirname, join } from 'node:path';
 import { clockShim } from './clock-shim.js';
 import { unpackDebian } from './debian.js';
 import { startEtcd } from './etcd.js';
+import { galeraLibrary } from './galera.js';
 import { startMariadb } from './mariadb.js';
 import { startMemcached } from './memcached.js';
 import { MISSING_FILE } from './not-run.js';
@@ -24,6 +25,8 @@ const SERVERS: Readonly<Record<string, () => Promise<unknown>>> = {
   redis: () => once(startRedis),
   memcached: () => once(startMemcached),
   mariadb: () => once(startMariadb),
+  // Only the matrix starts it.
+  galera: async () => galeraLibrary(),
   postgres: () => once(startPostgres),
   pgbouncer: async () => {
     await using postgres = await startPostgres();

@@ -19,7 +19,7 @@ import { type Place, type Server, type ServerOptions, startServer } from './serv
 
 const TEMPLATES = fileURLToPath(new URL('../../.cache/mysql', import.meta.url));
 
-export interface MariadbOptions extends Pick<ServerOptions, 'choosePort' | 'env'> {
+export interface MariadbOptions extends Pick<ServerOptions, 'choosePort' | 'env' | 'prepare'> {
   /** More words of the command line; later ones win. */
   readonly args?: readonly string[];
   /** Whether a commit waits for the disk. Default: false. */
@@ -55,7 +55,9 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Server
       ...(sync ? [] : ['--innodb-flush-log-at-trx-commit=2']),
       ...args,
     ],
-    prepare: async ({ data }) => {
+    prepare: async (place) => {
+      const { data } = place;
+      await rest.prepare?.(place);
       if (!existsSync(join(data, 'mysql'))) await cp(template, data, { recursive: true });
       await mkdir(join(data, 'tmp'), { recursive: true });
       // A killed server that nobody has waited for yet looks alive to the next one.

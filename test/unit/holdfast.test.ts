@@ -267,7 +267,7 @@ describe('a register', () => {
     await register.set('é'.repeat(32 * 1_024), lease);
     expectConfigError(
       await rejectionOf(() => register.set('é'.repeat(32 * 1_024 + 1), lease)),
-      /has 65538 bytes; at most 65536/,
+      /must have 0 to 65536 bytes in UTF-8; got 65538/,
     );
     expect((await register.get())?.value).toHaveLength(32 * 1_024);
   });
@@ -291,7 +291,10 @@ describe('elections and once', () => {
     const election = locks.election('e');
     const campaign = (options: unknown) => () => election.campaign(wrong(options));
     expectConfigError(await rejectionOf(campaign({ value: 42 })), /election's value must be a string; got 42/);
-    expectConfigError(await rejectionOf(campaign({ value: 'x'.repeat(65_537) })), /election's value has 65537 bytes/);
+    expectConfigError(
+      await rejectionOf(campaign({ value: 'x'.repeat(65_537) })),
+      /election's value must have 0 to 65536 bytes in UTF-8; got 65537/,
+    );
     expectConfigError(await rejectionOf(campaign({ timeout: 'soon' })), /^timeout must be/);
     expectConfigError(await rejectionOf(campaign({ signal: {} })), /^signal must be an AbortSignal/);
     expectConfigError(await rejectionOf(campaign({ label: '' })), /^label must/);

@@ -3,9 +3,10 @@
  * advisory lock, and each migration is one transaction with the note that it was made. A database that is ahead of us is
  * fine: migrations keep what older versions call, so that a fleet can be updated one by one.
  */
-import { EngineError, MigrationLockError } from '../../core/errors.js';
+import { EngineError } from '../../core/errors.js';
 import type { Schema } from '../../kit/schema.js';
 import { BEGIN, type Database, type Run } from './client/database.js';
+import { MigrationLockError } from '../../sql/errors.js';
 import { postgresFenceTable } from '../../sql/fence-table.js';
 import type { Names } from '../../sql/postgres-names.js';
 import { routines } from './protocol.js';

@@ -81,7 +81,7 @@ describe.each(['for-update', 'get-lock'] as const)('%s', (strategy) => {
     'a server that is one of several primaries (%s = %s) is refused, or told, as was asked for',
     async (name, value) => {
       await using stage = new Stage(() => servers[0].port);
-      // A cluster is too much for a test: a server that says it is one.
+      // A cluster is too much for a test that always runs (test/matrix/galera.test.ts has one): a server that says it is one.
       const pool = answered(stage.pool(), (statement) =>
         statement.includes('wsrep_on') ? [[name, value]] : undefined,
       );

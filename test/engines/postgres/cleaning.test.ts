@@ -51,7 +51,7 @@ for (const strategy of ['queue', 'advisory'] as const) {
   test(`${strategy}: what once has noted goes when its time is over, though nobody notes another run`, async () => {
     const namespace = `noted-${strategy}`;
     await kit.locks(kit.url, { strategy }).ready();
-    const locks = kit.locks(kit.url, { namespace, strategy, ttl: '2s' });
+    const locks = kit.locks(kit.url, { namespace, strategy, ttl: '5s' });
     await locks.once('counts', { atLeast: '1h' }, () => {});
     // `advisory` cleans while it holds something.
     await locks.mutex('held').acquire();

@@ -1,13 +1,13 @@
-/** What a lease says is true: every loss is told, none is invented, and what is over stays over. */
+/** What a lease says is true: every loss is told, and what is over stays over. */
 import { found, type Finding, type Violation, violation } from '../finding.js';
 import type { HeldEvent } from '../history.js';
-import type { Lease } from '../leases.js';
+import { firstNo, type Lease } from '../leases.js';
 import { faultsOn, type Run } from '../run.js';
 
 export function checkTruth(run: Run): Finding {
   return found(
     run.leases.size,
-    [...run.leases.values()].flatMap((lease) => [cameBack, untold, invented].flatMap((check) => check(run, lease))),
+    [...run.leases.values()].flatMap((lease) => [cameBack, untold].flatMap((check) => check(run, lease))),
   );
 }
 
@@ -36,24 +36,6 @@ function hadTimeToTell(run: Run, lease: Lease, no: HeldEvent): boolean {
   const end = Math.min(run.lives.get(lease.worker)?.to ?? Number.POSITIVE_INFINITY, run.end);
   const stalls = faultsOn(run, lease.worker, no.at, end).map(({ to }) => to);
   return end > Math.max(no.until, ...stalls) + run.ttl;
-}
-
-/** Nothing happened to the worker, its link or the server: a lease that nobody touched was given up. */
-function invented(run: Run, lease: Lease): readonly Violation[] {
-  const no = firstNo(lease);
-  const { event: release, returned } = lease.release ?? {};
-  const gone = returned?.out === 'lost' ? returned : undefined;
-  const lost = lease.lost && lease.lost.at <= (release?.at ?? Number.POSITIVE_INFINITY) ? lease.lost : undefined;
-  const [told] = [no, lost, gone].filter((event) => event !== undefined).sort((a, b) => a.at - b.at);
-  if (!told || faultsOn(run, lease.worker, lease.grant.at - 2 * run.ttl, told.at).length > 0) return [];
-  const what = `${lease.worker} was told that it lost ${lease.name} (${lease.id}) though no fault was near.`;
-  return [violation('truth', lease.name, what, [lease.grant, told])];
-}
-
-/** What `held` says after the release began is no loss. */
-function firstNo({ checks, release }: Lease): HeldEvent | undefined {
-  const end = release?.event.at ?? Number.POSITIVE_INFINITY;
-  return checks.find(({ held, until }) => !held && until <= end);
 }
 
 function doubtful(run: Run, { worker, grant }: Lease, until: number): boolean {

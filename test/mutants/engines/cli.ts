@@ -13,8 +13,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/guard.ts',
-        find: "const kill = (): void => this.#family.signal('SIGKILL');",
-        replace: 'const kill = (): void => {};',
+        find: "      family.signal('SIGKILL');\n      if (await family.goneBy(performance.now() + KILL_AGAIN_MS)) return;",
+        replace: '      if (await family.goneBy(performance.now() + KILL_AGAIN_MS)) return;',
       },
     ],
     foundBy: { file: guard, test: 'a command that ignores SIGTERM while beats fail is killed with its group' },
@@ -24,8 +24,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/guard.ts',
-        find: 'if (await this.#family.goneBy(this.#validUntil - this.#marginMs)) return;',
-        replace: 'if (await this.#family.goneBy(this.#validUntil)) return;',
+        find: 'void this.#stop(this.#validUntil - this.#marginMs);',
+        replace: 'void this.#stop(this.#validUntil);',
       },
     ],
     foundBy: { file: guard, test: 'a command that ignores SIGTERM while beats fail is killed with its group' },
@@ -35,10 +35,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/guard.ts',
-        find: `  async #stop(): Promise<void> {
-    this.#family.signal('SIGTERM');`,
-        replace: `  async #stop(): Promise<void> {
-    this.#family.signal('SIGKILL');`,
+        find: "family.signal('SIGTERM');",
+        replace: "family.signal('SIGKILL');",
       },
     ],
     foundBy: { file: guard, test: 'a command has its whole grace, and ends by itself' },
@@ -57,7 +55,7 @@ export const commandLine: readonly TestedBug[] = [
   },
   {
     name: 'the lock of an evicted command goes to the next before the command has ended',
-    edits: [{ file: 'cli/guard.ts', find: 'if (this.#family.goneBySync(killAt)) return;', replace: 'return;' }],
+    edits: [{ file: 'cli/guard.ts', find: 'lease.onEvicted(this.#onEvicted);', replace: 'void this.#onEvicted;' }],
     foundBy: { file: loss, test: 'that was evicted has its grace, and nobody else begins before it has ended' },
   },
   {

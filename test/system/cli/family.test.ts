@@ -32,11 +32,12 @@ test('a group whose processes start others and end is not gone while one of them
   expect(await group.goneBy(performance.now() + 60_000)).toBe(true);
 });
 
-test('a group of zombies is gone, though nobody has collected them', async () => {
+test('a group of zombies is gone, though nobody has collected them', () => {
   const child = spawn('sh', ['-c', 'exec sleep 1000'], { detached: true, stdio: 'ignore' });
   const group = new Family(child, true);
   expect(group.alive()).toBe(true);
   group.signal('SIGKILL');
   // Without a turn of the event loop nobody can collect it.
-  expect(group.goneBySync(performance.now() + 10_000)).toBe(true);
+  for (const until = performance.now() + 10_000; group.alive() && performance.now() < until;);
+  expect(group.alive()).toBe(false);
 });

@@ -5,6 +5,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ChildGuard } from '../../../src/cli/guard.js';
 import { Family } from '../../../src/cli/family.js';
@@ -44,13 +45,17 @@ class EndingLease {
     return this.left;
   }
 
+  onEvicted(): void {}
+
   /** The same, when we look. Below zero it is over. */
   get left(): number {
     return this.#validUntil - performance.now();
   }
 
   guard(group: Family): ChildGuard {
-    return new ChildGuard(this as unknown as Lease, group, { ttlMs: TTL_MS, graceMs: GRACE_MS });
+    const guard = new ChildGuard(this as unknown as Lease, { ttlMs: TTL_MS, graceMs: GRACE_MS });
+    guard.watch(group);
+    return guard;
   }
 }
 
@@ -101,7 +106,7 @@ test('a lock that is in jeopardy and then safe again costs the command nothing',
 
 test('what can’t be killed is said', async () => {
   // A process of another user: only root could make a real one.
-  const family = { signal: () => {}, remember: () => {}, alive: () => true, goneBy: async () => false, pids: [4711] };
+  const family = { signal: () => {}, remember: () => {}, goneBy: () => pause(10, false), pids: [4711] };
   const lease = new EndingLease(MARGIN_MS);
   expect(await lease.guard(family as unknown as Family).end()).toMatchObject({ left: [4711] });
 });

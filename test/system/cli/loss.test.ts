@@ -47,6 +47,23 @@ describe.concurrent('the command', () => {
     expect(box.text('log')).toBe('first ends\nsecond begins\n');
   });
 
+  test('that was evicted hears what is sent to holdfast in its grace', async ({ box }) => {
+    const log = box.path('log');
+    const note = (signal: string, then = ''): string => `trap 'echo ${signal} >> ${log}${then}' ${signal}`;
+    const script = `${note('TERM')}; ${note('USR1')}; ${note('INT', '; exit 5')}; echo ready; while :; do sleep 0.02; done`;
+    const holder = await hold(box, ['--ttl', '12s', '--grace', '6s'], script);
+    const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second >> ${log}`]);
+    await box.waiters('a', 1);
+    await evict(box);
+    await until(() => box.text('log') === 'TERM\n');
+    holder.child.kill('SIGUSR1');
+    await until(() => box.text('log') === 'TERM\nUSR1\n');
+    holder.child.kill('SIGINT');
+    expect(await holder.ended).toMatchObject({ code: 76 });
+    expect(await next.ended).toMatchObject({ code: 0 });
+    expect(box.text('log')).toBe('TERM\nUSR1\nINT\nsecond\n');
+  });
+
   test('that was evicted and does not end is killed with its whole group before the next one begins', async ({
     box,
   }) => {

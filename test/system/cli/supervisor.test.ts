@@ -1,4 +1,5 @@
 /** Nobody of the command's family works without the lock, however it is ended. What each writes tells who was at work. */
+import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { describe, expect } from 'vitest';
 import { test } from './boxed.js';
@@ -39,7 +40,7 @@ function expectOneAfterTheOther(box: Sandbox): void {
   expect(lines).toContain('second');
 }
 
-/** T: stopped. Undefined: it has ended. */
+/** T: stopped. D: in the kernel, and stopped before it comes back. Undefined: it has ended. */
 function stateOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -48,6 +49,14 @@ function stateOf(pid: number): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Whether a stop has reached both. A shell that has just forked shares its memory with the child until that has started another
+ * program: while the child is stopped the shell waits for it inside the kernel, and is shown as D for as long as that lasts.
+ */
+function haveStopped({ child, pid }: { readonly child: ChildProcess; readonly pid: number }): boolean {
+  return stateOf(child.pid!) === 'T' && ['T', 'D'].includes(stateOf(pid)!);
 }
 
 describe.concurrent.each(WAYS)('work that is done %s', (_, script) => {
@@ -106,7 +115,7 @@ describe.concurrent('a stop by the terminal', () => {
     const holder = await box.hold('a', ['--ttl', '5m'], counting);
     await until(() => box.text('log').length > 0);
     holder.child.kill('SIGTSTP');
-    await until(() => stateOf(holder.child.pid!) === 'T' && stateOf(holder.pid) === 'T');
+    await until(() => haveStopped(holder));
     const before = box.text('log');
     holder.child.kill('SIGCONT');
     await until(() => box.text('log').length > before.length);
@@ -119,7 +128,7 @@ describe.concurrent('a stop by the terminal', () => {
     const holder = await box.hold('a', ['--ttl', '8s'], counting);
     await until(() => box.text('log').length > 0);
     holder.child.kill('SIGTSTP');
-    await until(() => stateOf(holder.child.pid!) === 'T' && stateOf(holder.pid) === 'T');
+    await until(() => haveStopped(holder));
     const next = await box.hold('a', [], 'sleep 1000');
     const before = box.text('log');
     holder.child.kill('SIGCONT');

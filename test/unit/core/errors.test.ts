@@ -1,6 +1,9 @@
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import * as errors from '../../../src/core/errors.js';
+import * as coreErrors from '../../../src/core/errors.js';
+import * as sqlErrors from '../../../src/sql/errors.js';
+
+const errors = { ...coreErrors, ...sqlErrors };
 
 const {
   AcquireTimeoutError,
@@ -18,7 +21,7 @@ const {
   UnsupportedError,
 } = errors;
 
-const each: readonly (readonly [string, string, errors.HoldfastError])[] = [
+const each: readonly (readonly [string, string, coreErrors.HoldfastError])[] = [
   ['AcquireTimeoutError', 'HOLDFAST_TIMEOUT', new AcquireTimeoutError('n', 2_000)],
   ['LeaseLostError', 'HOLDFAST_LOST', new LeaseLostError('n', { reason: 'expired' }, 5n)],
   ['StaleTokenError', 'HOLDFAST_STALE_TOKEN', new StaleTokenError('n', 1n, 2n)],

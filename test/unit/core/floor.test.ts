@@ -214,7 +214,7 @@ describe('the floor inside a hold', () => {
       return waiter;
     });
     const served = await waiters[0]!.promise;
-    outer.lose({ reason: 'expired' });
+    void outer.lose({ reason: 'expired' });
     const outcomes = await Promise.allSettled(waiters.slice(1).map(({ promise }) => promise));
     expect(served!.state).toBe('lost');
     for (const outcome of outcomes) {

@@ -6,10 +6,11 @@
  * All calls of an engine pass one gate, which keeps a connection back for beats: ten thousand acquires at once must not
  * make a session look dead.
  */
-import { EngineError, MigrationLockError } from '../../../core/errors.js';
+import { EngineError } from '../../../core/errors.js';
 import { Queue } from '../../../core/queue.js';
 import { clearTimeout, performance, setTimeout, sleep } from '../../../core/real-time.js';
 import { orStranger } from '../../../kit/stranger.js';
+import { MigrationLockError } from '../../../sql/errors.js';
 import { type Connections, type Lent, SILENT } from './connections.js';
 import { explained, isTransient } from './errors.js';
 import { bytes, type Row, send, text, type Value } from './port.js';

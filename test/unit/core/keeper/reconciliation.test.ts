@@ -2,7 +2,18 @@ import { describe, expect, test } from 'vitest';
 import type { Place } from '../../../../src/core/engine.js';
 import { Pending } from '../../scripted-engine.js';
 import { settled } from '../../virtual-clock.js';
-import { acquire, answerBeat, beatInFlight, engine, held, locks, lossOf, newForEachTest } from './kit.js';
+import {
+  acquire,
+  answerBeat,
+  beatInFlight,
+  clock,
+  engine,
+  held,
+  locks,
+  lossOf,
+  newForEachTest,
+  TTL_MS,
+} from './kit.js';
 
 newForEachTest();
 
@@ -103,6 +114,51 @@ describe('a claim that the engine takes away', () => {
     expect(signal.reason).toMatchObject({ reason: 'evicted', message: expect.stringContaining('stuck deploy') });
     expect(engine.session.left).toEqual([claim!.id]);
     expect(other.held).toBe(true);
+  });
+
+  test('stands until what was done under it has stopped, through beats that have it in their index', async () => {
+    const lease = await locks.mutex('m').acquire();
+    const [stopped, stoppedToo] = [new Pending<void>(), new Pending<void>()];
+    lease.onEvicted(() => stopped.promise);
+    lease.onEvicted(() => stoppedToo.promise);
+    const [claim] = engine.session.entered;
+    engine.session.listener.lost(claim!.id, { reason: 'evicted' });
+    expect(lease.held).toBe(false);
+    await answerBeat([held(claim!.id)]);
+    engine.session.listener.lost(claim!.id, { reason: 'evicted' });
+    stopped.resolve();
+    await settled();
+    expect(engine.session.left).toEqual([]);
+    stoppedToo.resolve();
+    await settled();
+    expect(engine.session.left).toEqual([claim!.id]);
+  });
+
+  test.for(['never', 'not'])('stands for one ttl at most, if what was done under it does %s stop', async (how) => {
+    const lease = await locks.mutex('m').acquire();
+    lease.onEvicted(() => {
+      if (how === 'not') throw new Error('it can’t be stopped');
+      return new Promise(() => {});
+    });
+    const [claim] = engine.session.entered;
+    engine.session.listener.lost(claim!.id, { reason: 'evicted' });
+    await clock.advance(TTL_MS - 1);
+    expect(engine.session.left).toEqual([]);
+    await clock.advance(1);
+    expect(engine.session.left).toEqual([claim!.id]);
+  });
+
+  test('asks nobody to stop who has given it back, or has lost it otherwise', async () => {
+    const [released, lost] = [await locks.mutex('a').acquire(), await locks.mutex('b').acquire()];
+    let asked = 0;
+    for (const lease of [released, lost]) lease.onEvicted(async () => (asked += 1));
+    const [first, second] = engine.session.entered;
+    await released.release();
+    engine.session.listener.lost(first!.id, { reason: 'evicted' });
+    engine.session.listener.lost(second!.id, { reason: 'connection' });
+    await settled();
+    expect(asked).toBe(0);
+    expect(engine.session.left).toEqual([first!.id, second!.id]);
   });
 
   test('is released as lost where the engine no longer had it', async () => {

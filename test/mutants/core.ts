@@ -414,7 +414,7 @@ export const API_BUGS: readonly Bug[] = [
     name: 'every timeout looks for itself who holds the lock',
     edits: [
       { file: 'core/explanation.ts', find: '    if (this.#looking || this.#isFresh()) return;\n', replace: '' },
-      { file: 'core/instance.ts', find: 'let look = this.#looks.get(key);\n', replace: 'let look;\n' },
+      { file: 'core/looks.ts', find: 'let look = this.#looks.get(key);\n', replace: 'let look;\n' },
     ],
   },
   {
@@ -673,7 +673,11 @@ export const TESTED_BUGS: readonly TestedBug[] = [
   {
     name: 'an engine that never answers to connect is never asked again',
     edits: [
-      { file: 'core/instance.ts', find: '() => this.#forgo(connecting));', replace: '() => void this.#forgo.length);' },
+      {
+        file: 'core/connecting.ts',
+        find: '() => this.#forgo(connecting));',
+        replace: '() => void this.#forgo.length);',
+      },
     ],
     foundBy: { file: CLOSING, test: 'is asked again, and the one that comes too late is given back' },
   },
@@ -681,7 +685,7 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     name: 'an engine that answers to connect too late is kept',
     edits: [
       {
-        file: 'core/instance.ts',
+        file: 'core/connecting.ts',
         find: 'connecting.then((engine) => engine[Symbol.asyncDispose]())',
         replace: 'connecting',
       },

@@ -11,7 +11,6 @@ import type { Validity } from './validity.js';
 export interface Grip {
   readonly line: LineRef;
   readonly clock: Clock;
-  readonly validity: Validity;
   /** The turn that it is inside of. Undefined for one that stands in the engine's line. */
   readonly outer: Turn | undefined;
   /** What everything inside the outermost turn stands on. */
@@ -28,9 +27,11 @@ export interface Grip {
   lost(turn: Turn, loss: Loss): void;
 }
 
+/** A session. */
 export interface Ground {
+  readonly validity: Validity;
   /** Acts on an end of the session that the clock knows of and nobody has seen yet. */
-  notice(): void;
+  notice(): unknown;
 }
 
 export type TurnState = 'held' | 'jeopardy' | 'lost' | 'released';
@@ -68,6 +69,8 @@ export class Turn {
   readonly clock: Clock;
   readonly validity: Validity;
   readonly #grip: Grip;
+  /** Private: a turn is told to those who listen, and a session's id is a secret. */
+  readonly #ground: Ground;
   #state: 'open' | 'closing' | 'over' = 'open';
   #loss: Loss | undefined;
   /** Whoever held it has given it back: what happens to it later is a matter of those inside. */
@@ -81,7 +84,8 @@ export class Turn {
   constructor(grip: Grip, weight: number, token: bigint, askedIn?: Frame) {
     this.#grip = grip;
     this.clock = grip.clock;
-    this.validity = grip.validity;
+    this.#ground = grip.ground;
+    this.validity = this.#ground.validity;
     this.#weight = weight;
     this.askedIn = askedIn;
     // Whoever is inside another turn holds what that one holds, and no longer than that one.
@@ -98,7 +102,7 @@ export class Turn {
   }
 
   get ground(): Ground {
-    return this.#grip.ground;
+    return this.#ground;
   }
 
   get weight(): number {
@@ -172,7 +176,7 @@ export class Turn {
 
   /** Acts on what the clock says: what has ended is lost now, whether a timer has run or not. */
   notice(): void {
-    this.#grip.ground.notice();
+    this.#ground.notice();
     if (this.over || !this.#hasReachedEnd()) return;
     // Whoever is inside another turn ends no later than that one, and is lost with it.
     let outermost: Turn = this;

@@ -178,7 +178,7 @@ export const CORE_BUGS: readonly Bug[] = [
       {
         file: 'core/cohort.ts',
         find: 'return hold.mayServe() ? hold : undefined;',
-        replace: 'return hold.validity.valid ? hold : undefined;',
+        replace: 'return hold.ground.validity.valid ? hold : undefined;',
       },
     ],
   },

@@ -14,7 +14,7 @@ export interface ConnectingSetup {
 }
 
 /** The engine of an instance, connected with its first use, and anew after a failure. */
-export class Connecting {
+export class ConnectingEngine {
   readonly #setup: ConnectingSetup;
   #engine: Promise<Engine> | undefined;
   #connected = false;

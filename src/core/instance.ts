@@ -1,6 +1,6 @@
 import { type Clock, type Timer } from './clock.js';
 import { Closing, type Work } from './closing.js';
-import { Connecting } from './connecting.js';
+import { ConnectingEngine } from './connecting.js';
 import { Deadlines } from './deadlines.js';
 import type { Engine, EngineLine, EngineSource, LineQuery, Registers } from './engine.js';
 import { asHoldfastError, ClosedError, ConfigError, fromHere, named, silence, UnsupportedError } from './errors.js';
@@ -47,7 +47,7 @@ export class Instance {
   readonly #deadlines: Deadlines;
   readonly #realms = new Map<string, Realm>();
   readonly #plainNote: string;
-  readonly #connecting: Connecting;
+  readonly #connecting: ConnectingEngine;
   /** Users' functions that work inside their locks. */
   readonly #working = new Set<Work>();
   readonly looks: Looks;
@@ -64,7 +64,7 @@ export class Instance {
     this.#deadlines = new Deadlines(options.clock, options.ttlMs / 3);
     const { clock, ttlMs, namespace, hostLabel } = options;
     const connect = (): Promise<Engine> => source.connect({ namespace, clock });
-    this.#connecting = new Connecting({ clock, ttlMs, connect, onOver: (run) => this.onOver(run) });
+    this.#connecting = new ConnectingEngine({ clock, ttlMs, connect, onOver: (run) => this.onOver(run) });
     const inspect = source.traits.listing ? (query: LineQuery) => this.#inspect(query) : undefined;
     this.looks = new Looks({ clock, hostLabel, inspect });
     this.#plainNote = JSON.stringify({ label: options.label } satisfies Note);

@@ -22,6 +22,7 @@ import { order } from './order.js';
 import { readWrite } from './read-write.js';
 import { reentrancy } from './reentrancy.js';
 import { registers } from './registers.js';
+import { rosters } from './rosters.js';
 import { semaphore } from './semaphore.js';
 import { Stage, type StageSetup } from './stage.js';
 import { tokens } from './tokens.js';
@@ -66,6 +67,7 @@ const PROPERTIES: Readonly<Record<string, readonly Case[]>> = {
   loss,
   abort,
   idempotence,
+  rosters,
   reentrancy,
   'read-write': readWrite,
   semaphore,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { CapacityError, ConfigError, type Lock } from '../index.js';
 import { type Case, every, fifo, group, listing, weighted } from './case.js';
+import type { Stage } from './stage.js';
 import { answered, track } from './tracked.js';
 
 /** At most so many permits at a time, served in order whatever their weights. */
@@ -78,9 +79,7 @@ export const semaphore: readonly Case[] = group({ needs: weighted }, [
     name: 'one that waits for many permits is not overtaken by those who want few',
     needs: every(fifo, listing),
     async run(stage) {
-      const name = stage.name();
-      const semaphore = (): Lock => stage.holdfast().semaphore(name, 2);
-      const [a, b, c] = [semaphore(), semaphore(), semaphore()];
+      const [a, b, c] = threeInstances(stage, 2);
       const held = await a.acquire();
       const heavy = track(b.acquire({ permits: 2 }));
       await stage.queued(a, 1);
@@ -121,9 +120,7 @@ export const semaphore: readonly Case[] = group({ needs: weighted }, [
     name: 'a waiter that gives up lets those behind it pass',
     needs: every(fifo, listing),
     async run(stage) {
-      const name = stage.name();
-      const semaphore = (): Lock => stage.holdfast().semaphore(name, 2);
-      const [a, b, c] = [semaphore(), semaphore(), semaphore()];
+      const [a, b, c] = threeInstances(stage, 2);
       const held = await a.acquire();
       const giveUp = new AbortController();
       const heavy = track(b.acquire({ permits: 2, signal: giveUp.signal }));
@@ -202,6 +199,13 @@ export const semaphore: readonly Case[] = group({ needs: weighted }, [
     },
   },
 ]);
+
+/** One semaphore, as three instances have it. */
+function threeInstances(stage: Stage, permits: number): readonly [Lock, Lock, Lock] {
+  const name = stage.name();
+  const semaphore = (): Lock => stage.holdfast().semaphore(name, permits);
+  return [semaphore(), semaphore(), semaphore()];
+}
 
 function assertCapacity(error: unknown, wanted: { lock: string; expected: number; actual: number }): true {
   assert.ok(error instanceof CapacityError, String(error));

@@ -111,14 +111,16 @@ export class Cohort implements Station {
 
   /** The hold serves nobody of ours any more: used up, lost, refused or downgraded. */
   detached(loss?: Loss): void {
-    // Who has had no answer so far goes on to count from where it began.
-    const askedAt = this.#hold?.answered ? this.line.realm.options.clock.now() : this.#askedAt;
-    if (this.#hold?.answered) this.#failures = 0;
+    const hold = this.#hold;
     this.#hold = undefined;
     if (loss?.reason === 'evicted') {
       this.#waiters.first?.reject(new LeaseLostError(this.line.name, loss));
     }
     if (this.#waiters.size === 0) return this.line.dissolved(this);
+    const answered = hold?.answered === true;
+    if (answered) this.#failures = 0;
+    // Who has had no answer so far goes on to count from where it began.
+    const askedAt = answered ? this.line.realm.options.clock.now() : this.#askedAt;
     const waits = this.#waiters.size > this.#tries;
     // Who only tries does not stand in line with the others.
     if (waits) this.refuseTries();
@@ -234,7 +236,7 @@ export class Cohort implements Station {
     if (this.#trouble && !isSilence(this.#trouble) && this.line.realm.answers === this.#answersBeforeTrouble)
       return false;
     if (this.line.realm.answers > answersBefore) return true;
-    if (hold?.answered) return !hold.validity.inJeopardy;
+    if (hold?.answered) return !hold.ground.validity.inJeopardy;
     return !triesOnce && this.line.realm.options.clock.now() - this.#askedAt < this.#answerMs * USUAL;
   }
 

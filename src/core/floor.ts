@@ -13,7 +13,6 @@ import {
 import { ALL, Line, type Spot } from './line.js';
 import { isWorkOf, type Waited } from './reentrancy.js';
 import { type Grip, type Ground, Turn } from './turn.js';
-import type { Validity } from './validity.js';
 import type { Station, Waiter } from './waiter.js';
 
 /** What whoever waits on a floor has outside of it. */
@@ -201,7 +200,6 @@ class FloorPlace implements Grip, Station {
   readonly waiter: Waiter;
   readonly line: LineRef;
   readonly clock: Clock;
-  readonly validity: Validity;
   readonly ground: Ground;
   readonly spot: Spot<FloorPlace | undefined>;
   /** Made when it is let in: what it holds is what the outer turn holds then. */
@@ -216,7 +214,6 @@ class FloorPlace implements Grip, Station {
     this.waiter = waiter;
     this.line = outer.line;
     this.clock = outer.clock;
-    this.validity = outer.validity;
     this.ground = outer.ground;
     this.spot = line.enter(this, waiter.weight);
   }

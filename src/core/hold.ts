@@ -2,15 +2,14 @@ import type { Clock } from './clock.js';
 import type { Cohort } from './cohort.js';
 import type { LineRef } from './engine.js';
 import type { HoldfastError, Loss } from './errors.js';
+import type { KeptSession } from './kept-session.js';
 import { ALL } from './line.js';
 import type { LocalLine } from './local-line.js';
 import type { Link } from './queue.js';
 import { isWorkOf } from './reentrancy.js';
 import { Standing, type StandingEvents } from './standing.js';
-import { publishLost } from './telemetry.js';
 import { usersToken } from './token.js';
 import { all, type Grip, Turn } from './turn.js';
-import type { Validity } from './validity.js';
 import type { Waiter } from './waiter.js';
 
 /** How long an instance may pass a lock among its own waiters before it goes to the back of the engine's line. */
@@ -148,18 +147,12 @@ export class Hold implements StandingEvents, Grip {
 
   readonly outer = undefined;
 
-  readonly ground = this;
+  get ground(): KeptSession {
+    return this.#standing.session;
+  }
 
   get waitedFor(): boolean {
     return this.#line.endlessWaits > 0;
-  }
-
-  get validity(): Validity {
-    return this.#standing.session.validity;
-  }
-
-  notice(): void {
-    this.#standing.session.notice();
   }
 
   giveBack(turn: Turn): Promise<boolean> {
@@ -183,12 +176,6 @@ export class Hold implements StandingEvents, Grip {
   async lighten(): Promise<void> {
     await this.#standing.lighten(1);
     this.#lightening = false;
-  }
-
-  lost(turn: Turn, loss: Loss): void {
-    // Whoever closes its Holdfast has lost nothing.
-    if (loss.reason === 'released') return;
-    publishLost({ name: this.line.name, kind: this.line.kind, token: turn.hand.token, loss });
   }
 
   // --- what the claim tells us ----------------------------------------------------------------------------------

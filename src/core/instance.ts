@@ -1,27 +1,19 @@
 import { type Clock, type Timer } from './clock.js';
 import { Closing, type Work } from './closing.js';
+import { ConnectingEngine } from './connecting.js';
 import { Deadlines } from './deadlines.js';
-import type { Engine, EngineLine, EngineSource, LineQuery, LineRef, Registers } from './engine.js';
-import {
-  AcquireTimeoutError,
-  asHoldfastError,
-  type Blocker,
-  ClosedError,
-  ConfigError,
-  fromHere,
-  named,
-  silence,
-  UnsupportedError,
-} from './errors.js';
-import { EXPLAIN_WITHIN_MS, type Look } from './explanation.js';
+import type { Engine, EngineLine, EngineSource, LineQuery, Registers } from './engine.js';
+import { asHoldfastError, ClosedError, ConfigError, fromHere, named, silence, UnsupportedError } from './errors.js';
 import { floorOf } from './floor.js';
+import { Looks } from './looks.js';
 import { outside } from './outside.js';
-import { Realm, type RealmOptions } from './realm.js';
+import { Realm } from './realm.js';
 import { currentFrame, enclosingTurn, type Frame, isWorkOf } from './reentrancy.js';
+import type { Asking, Target } from './target.js';
 import { acquireIsObserved, publishGranted, traceAcquire } from './telemetry.js';
 import type { Turn } from './turn.js';
-import { type ClaimView, type LineView, lineView, type Note, withTokenAsText } from './view.js';
-import { type Patience, Waiter } from './waiter.js';
+import { type LineView, lineView, type Note } from './view.js';
+import { Waiter } from './waiter.js';
 
 export interface InstanceOptions {
   readonly clock: Clock;
@@ -33,9 +25,6 @@ export interface InstanceOptions {
   readonly reentrant: boolean;
   readonly maxWaiters: number;
 }
-
-/** How long a source may take to connect before it is asked anew; at least one ttl. */
-const CONNECT_WITHIN_MS = 10_000;
 
 /** What an instance has, for metrics and probes. */
 export interface InstanceStats {
@@ -51,46 +40,17 @@ export interface InstanceStats {
   readonly guardEndsInMs: number | undefined;
 }
 
-/** What a lock object asks for. */
-export interface Target {
-  readonly ref: LineRef;
-  readonly key: string;
-  readonly capacity: number;
-  /** See Claim. Default: false. */
-  readonly rw?: boolean | undefined;
-  /** False for semaphores and elections: each acquire stands in the engine's line itself. */
-  readonly cohort: boolean;
-  /** False for elections and once: never granted to code that is inside already. */
-  readonly reentrant: boolean;
-}
-
-export interface Asking {
-  readonly weight: number;
-  readonly patience: Patience;
-  readonly label?: string | undefined;
-  readonly value?: string | undefined;
-  /** The task of a run that is about to begin; see Frame. */
-  readonly task?: number | undefined;
-  /** The turn to be inside of, where the caller says so by hand. */
-  readonly within?: Turn | undefined;
-  /** Is handed what waits, for whoever may have to end that. */
-  readonly began?: ((waiter: Waiter) => void) | undefined;
-}
-
 /** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. */
 export class Instance {
   readonly source: EngineSource;
   readonly options: InstanceOptions;
   readonly #deadlines: Deadlines;
-  readonly #explaining: Deadlines;
   readonly #realms = new Map<string, Realm>();
   readonly #plainNote: string;
-  #engine: Promise<Engine> | undefined;
-  #connected = false;
+  readonly #connecting: ConnectingEngine;
   /** Users' functions that work inside their locks. */
   readonly #working = new Set<Work>();
-  /** Those under way, by line. */
-  readonly #looks = new Map<string, Promise<Look | undefined>>();
+  readonly looks: Looks;
   #closing: Closing | undefined;
   #draining: Timer | undefined;
   #warned = false;
@@ -102,7 +62,11 @@ export class Instance {
     this.source = source;
     this.options = options;
     this.#deadlines = new Deadlines(options.clock, options.ttlMs / 3);
-    this.#explaining = new Deadlines(options.clock, EXPLAIN_WITHIN_MS);
+    const { clock, ttlMs, namespace, hostLabel } = options;
+    const connect = (): Promise<Engine> => source.connect({ namespace, clock });
+    this.#connecting = new ConnectingEngine({ clock, ttlMs, connect, onOver: (run) => this.onOver(run) });
+    const inspect = source.traits.listing ? (query: LineQuery) => this.#inspect(query) : undefined;
+    this.looks = new Looks({ clock, hostLabel, inspect });
     this.#plainNote = JSON.stringify({ label: options.label } satisfies Note);
   }
 
@@ -143,7 +107,7 @@ export class Instance {
       floorOf(outer).enter(waiter, {
         admit: () => this.#assertRoom(),
         addPending: (by) => realm.addPending(by),
-        busy: (timeoutMs) => this.busy(line, timeoutMs),
+        busy: (timeoutMs) => this.looks.busy(line, timeoutMs),
         ...(!asking.within && { takeRealLock: () => this.#takeRealLock(target, asking, waiter) }),
       });
     } else {
@@ -195,7 +159,7 @@ export class Instance {
     const endsAt = clock.now() + timeoutMs;
     try {
       await this.#realm('').ready(timeoutMs);
-      const engine = await this.#connect();
+      const engine = await this.#connecting.engine();
       if (engine.ping) await this.#within(Math.max(0, endsAt - clock.now()), engine.ping());
     } catch (error) {
       throw fromHere(named(asHoldfastError(error, 'ready'), { engine: this.source.title }));
@@ -252,7 +216,7 @@ export class Instance {
 
   /** With our own deadline on each step. */
   async *#inspect(query: LineQuery): AsyncIterable<LineView> {
-    const engine = await this.call('inspect', () => this.#connect());
+    const engine = await this.call('inspect', () => this.#connecting.engine());
     const lines = await this.call('inspect', async () => {
       if (!engine.inspect) throw withoutListing('inspect');
       return engine.inspect(query)[Symbol.asyncIterator]();
@@ -278,7 +242,7 @@ export class Instance {
 
   async engine(doing: string): Promise<Engine> {
     this.#assertOpen();
-    return this.call(doing, () => this.#connect());
+    return this.call(doing, () => this.#connecting.engine());
   }
 
   /**
@@ -305,12 +269,11 @@ export class Instance {
     this.#draining?.close();
     // Also those that were first used meanwhile.
     await Promise.all(Array.from(this.#realms.values(), (realm) => realm.close()));
-    const disposed = this.#engine?.then((engine) => engine[Symbol.asyncDispose]());
-    // An engine that hangs, or has not connected yet, does not keep us: what it has of ours dies with its ttl.
-    if (disposed && this.#connected) await this.call('close', () => disposed).catch(() => {});
-    else disposed?.catch(() => {});
+    const disposed = this.#connecting.dispose();
+    // An engine that hangs does not keep us: what it has of ours dies with its ttl.
+    if (disposed) await this.call('close', () => disposed).catch(() => {});
     this.#deadlines.end();
-    this.#explaining.end();
+    this.looks.end();
     for (const run of this.#whenOver) run();
     this.#endPauses();
   }
@@ -365,37 +328,6 @@ export class Instance {
     );
   }
 
-  #connect(): Promise<Engine> {
-    if (!this.#engine) {
-      const { namespace, clock, ttlMs } = this.options;
-      // A source that throws instead of rejecting is only another way to fail.
-      const connecting = outside(async () => this.source.connect({ namespace, clock }));
-      this.#engine = connecting;
-      // One that does not answer is asked again, after a while: else a single lost packet would cost the instance.
-      const hanging = clock.timer(Math.max(ttlMs, CONNECT_WITHIN_MS), () => this.#forgo(connecting));
-      hanging.unref();
-      const forgetOver = this.onOver(() => hanging.close());
-      connecting.then(
-        () => {
-          hanging.close();
-          forgetOver();
-          this.#connected ||= this.#engine === connecting;
-        },
-        () => {
-          hanging.close();
-          forgetOver();
-          if (this.#engine === connecting) this.#engine = undefined;
-        },
-      );
-    }
-    return this.#engine;
-  }
-
-  #forgo(connecting: Promise<Engine>): void {
-    this.#engine = undefined;
-    connecting.then((engine) => engine[Symbol.asyncDispose]()).catch(() => {});
-  }
-
   #realmName(name: string): string {
     return this.source.realm?.(name) ?? '';
   }
@@ -405,7 +337,6 @@ export class Instance {
     const existing = this.#realms.get(realm);
     if (existing) return existing;
     const { clock, ttlMs, label } = this.options;
-    const look: RealmOptions['look'] = (line) => this.look(line);
     const made = new Realm({
       clock,
       name: realm,
@@ -413,8 +344,8 @@ export class Instance {
       label,
       title: this.source.title,
       listing: this.source.traits.listing,
-      connect: () => this.#connect(),
-      look,
+      connect: () => this.#connecting.engine(),
+      look: (line) => this.looks.at(line),
       metGuard: (words) => this.#metGuard(words),
     });
     this.#realms.set(realm, made);
@@ -442,47 +373,6 @@ export class Instance {
     const realm = this.#realms.get(this.#realmName(line.name));
     return lineView(line, (claimId) => realm?.localView(claimId));
   }
-
-  /** Who stands in a line, for an error's message. All who want to know while one look is under way share it. */
-  look(ref: LineRef): Promise<Look | undefined> {
-    const key = lineKey(ref);
-    let look = this.#looks.get(key);
-    if (!look) {
-      look = outside(() => this.#look(ref)).finally(() => this.#looks.delete(key));
-      this.#looks.set(key, look);
-    }
-    return look;
-  }
-
-  /** Whatever can be learnt, and nothing rather than an error. */
-  async #look(ref: LineRef): Promise<Look | undefined> {
-    if (!this.source.traits.listing) return undefined;
-    try {
-      for await (const { kind, claims } of this.#inspect({ name: ref.name })) {
-        if (kind !== ref.kind) continue;
-        const holder = claims.find(({ state }) => state === 'held');
-        const places = new Map(claims.map(({ id }, index) => [id, index]));
-        const heldHere = holder?.label.endsWith(`@${this.options.hostLabel}`) === true;
-        return { holder: holder && blocker(holder), heldHere, places };
-      }
-    } catch {
-      // The wait has timed out in any case.
-    }
-    return undefined;
-  }
-
-  /** Why the lock could not be had at once, or in its time: who holds it, if that can be had soon. */
-  async busy(ref: LineRef, timeoutMs = 0): Promise<AcquireTimeoutError> {
-    const look = await new Promise<Look | undefined>((resolve) => {
-      const looking = this.#explaining.start(() => resolve(undefined), true);
-      void this.look(ref).then((seen) => looking.answered() && resolve(seen));
-    });
-    return new AcquireTimeoutError(ref.name, timeoutMs, {
-      holder: look?.holder,
-      heldHere: look?.heldHere === true,
-      place: look?.places.size,
-    });
-  }
 }
 
 function withoutListing(what: string): UnsupportedError {
@@ -496,12 +386,4 @@ function withoutRegisters(what: string): UnsupportedError {
 /** A leader hears at once that its instance closes; its lock is kept until it has ended. */
 function revoke({ frames }: Work): void {
   for (const { turn } of frames) turn.revoke({ reason: 'released' });
-}
-
-export function lineKey(ref: LineRef): string {
-  return `${ref.kind}:${ref.name}`;
-}
-
-function blocker({ label, session, token, since }: ClaimView): Blocker {
-  return withTokenAsText({ label, session, token, since });
 }

@@ -87,17 +87,13 @@ export class KeptSession implements SessionListener {
     this.#keeping = keeping;
   }
 
-  get #open(): Opened {
-    if (!this.#opened) throw new Error('A session that is not open yet can’t be asked.');
-    return this.#opened;
-  }
-
   get engine(): Session {
-    return this.#open.engine;
+    if (!this.#opened) throw notOpen();
+    return this.#opened.engine;
   }
 
   get ttlMs(): number {
-    return this.#open.engine.ttlMs;
+    return this.engine.ttlMs;
   }
 
   /** How long ago it proved that it lives: with its opening, or with a beat. */
@@ -258,7 +254,8 @@ export class KeptSession implements SessionListener {
 
   /** One call with our own deadline: exactly one of `answer` and `silence`. */
   ask<T>(doing: string, work: Promise<T>, on: Reply<T>): void {
-    const call = this.#open.deadlines.start(() => {
+    if (!this.#opened) throw notOpen();
+    const call = this.#opened.deadlines.start(() => {
       on.silence(silence(doing));
     }, on.awaited);
     work.then(
@@ -402,6 +399,10 @@ export class KeptSession implements SessionListener {
 /** Three tries fit into one ttl, so that one lost packet never costs a lease. */
 export function deadlineMs(ttlMs: number): number {
   return ttlMs / 3;
+}
+
+function notOpen(): Error {
+  return new Error('A session that is not open yet can’t be asked.');
 }
 
 function isOlder(knownAtBeat: number | undefined, beat: number): boolean {

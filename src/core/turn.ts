@@ -5,13 +5,13 @@ import { ClosedError, DeadlockError, type HoldfastError, LeaseLostError, type Lo
 import type { Floor } from './floor.js';
 import { ALL } from './line.js';
 import { currentFrame, type Frame, isWorkOf, runsInside } from './reentrancy.js';
+import { publishLost } from './telemetry.js';
 import type { Validity } from './validity.js';
 
 /** What a turn stands on: a claim in the engine's line, or a place on the floor of an outer turn. */
 export interface Grip {
   readonly line: LineRef;
   readonly clock: Clock;
-  readonly validity: Validity;
   /** The turn that it is inside of. Undefined for one that stands in the engine's line. */
   readonly outer: Turn | undefined;
   /** What everything inside the outermost turn stands on. */
@@ -26,11 +26,11 @@ export interface Grip {
   lighten(): Promise<void>;
 }
 
+/** A session. */
 export interface Ground {
-  /** Told once for all that are inside the outermost turn that somebody still held. */
-  lost(turn: Turn, loss: Loss): void;
+  readonly validity: Validity;
   /** Acts on an end of the session that the clock knows of and nobody has seen yet. */
-  notice(): void;
+  notice(): unknown;
 }
 
 export type TurnState = 'held' | 'jeopardy' | 'lost' | 'released';
@@ -68,6 +68,8 @@ export class Turn {
   readonly clock: Clock;
   readonly validity: Validity;
   readonly #grip: Grip;
+  /** Private: a turn is told to those who listen, and a session's id is a secret. */
+  readonly #ground: Ground;
   #state: 'open' | 'closing' | 'over' = 'open';
   #loss: Loss | undefined;
   /** Whoever held it has given it back: what happens to it later is a matter of those inside. */
@@ -82,7 +84,8 @@ export class Turn {
   constructor(grip: Grip, weight: number, token: bigint, askedIn?: Frame) {
     this.#grip = grip;
     this.clock = grip.clock;
-    this.validity = grip.validity;
+    this.#ground = grip.ground;
+    this.validity = this.#ground.validity;
     this.#weight = weight;
     this.askedIn = askedIn;
     // Whoever is inside another turn holds what that one holds, and no longer than that one.
@@ -99,7 +102,7 @@ export class Turn {
   }
 
   get ground(): Ground {
-    return this.#grip.ground;
+    return this.#ground;
   }
 
   get weight(): number {
@@ -183,7 +186,7 @@ export class Turn {
 
   /** Acts on what the clock says: what has ended is lost now, whether a timer has run or not. */
   notice(): void {
-    this.#grip.ground.notice();
+    this.#ground.notice();
     if (this.over || !this.#hasReachedEnd()) return;
     // Whoever is inside another turn ends no later than that one, and is lost with it.
     let outermost: Turn = this;
@@ -288,7 +291,7 @@ export class Turn {
     for (const { floor } of family) floor?.evacuate(loss);
     const [outermost] = atWork;
     // The end of an instance is not a loss.
-    if (outermost && loss.reason !== 'released') this.ground.lost(outermost, loss);
+    if (outermost && loss.reason !== 'released') outermost.#publish(loss);
     // Those inside first.
     for (const tell of told.toReversed()) tell();
     if (loss.reason !== 'evicted') return undefined;
@@ -350,6 +353,12 @@ export class Turn {
     this.#loss ??= loss;
     if (this.#state !== 'open') return () => {};
     return () => this.onLost?.(loss);
+  }
+
+  /** Once for all that are inside. */
+  #publish(loss: Loss): void {
+    const { name, kind } = this.line;
+    publishLost({ name, kind, token: this.#hand.token, loss });
   }
 
   #giveBack(): Promise<boolean> {

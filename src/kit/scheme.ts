@@ -3,6 +3,7 @@
  * when a lock is made, and what is wrong with a URL is told when the Holdfast is.
  */
 import type { EngineSource, Traits } from '../core/engine.js';
+import { FILE_PARAMS } from './certificates.js';
 import type { Schema } from './schema.js';
 import type { EngineUrl } from './url.js';
 
@@ -26,3 +27,9 @@ export interface Strategy {
 }
 
 export type Schemes = Readonly<Record<string, Scheme>>;
+
+/** A scheme and the same over TLS (`etcd`, `etcds`), of a system that has one strategy. */
+export function plainAndTls(name: string, queue: Strategy): Schemes {
+  const plain: Scheme = { hosts: true, params: [], strategies: { queue } };
+  return { [name]: plain, [`${name}s`]: { ...plain, params: FILE_PARAMS } };
+}

@@ -1,10 +1,11 @@
 import { type Duration, optionalDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
 import { ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
-import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
+import type { Instance } from '../core/instance.js';
 import { checkName } from '../core/names.js';
 import { type Advice, checkOptions, type Known } from '../core/options.js';
 import { Frame, taskForRun } from '../core/reentrancy.js';
+import { type Asking, lineKey, type Target } from '../core/target.js';
 import type { Turn } from '../core/turn.js';
 import { emptyLineView, type LineView } from '../core/view.js';
 import { HeldLease, type Lease, ownLease } from './lease.js';
@@ -159,7 +160,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
       return new HeldLease(this.#instance, turn) as unknown as L;
     }
     if (!waits) return undefined;
-    throw await this.#instance.busy(this.target.ref);
+    throw await this.#instance.looks.busy(this.target.ref);
   }
 
   #asking(options: TryOptions, timeout: Duration | undefined, { task, tryEndsAt, value, began }: Purpose): Asking {

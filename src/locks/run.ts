@@ -51,7 +51,10 @@ export async function runInside<T>(
 }
 
 function lossOf(turns: readonly Turn[]): LeaseLostError | undefined {
-  for (const { loss, line, hand } of turns) if (loss) return new LeaseLostError(line.name, loss, hand.token);
+  for (const turn of turns) {
+    const { loss } = turn;
+    if (loss) return new LeaseLostError(turn.line.name, loss, turn.hand.token);
+  }
   return undefined;
 }
 

@@ -103,7 +103,7 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/kept-session.ts',
-        find: 'if (!this.#claims.has(claim.id) && !this.#leaving.has(claim.id)) void this.withdraw(claim);',
+        find: 'if (![this.#claims, this.#leaving, this.#stopping].some((ours) => ours.has(claim.id))) void this.withdraw(claim);',
         replace: '',
       },
     ],
@@ -178,7 +178,7 @@ export const CORE_BUGS: readonly Bug[] = [
       {
         file: 'core/cohort.ts',
         find: 'return hold.mayServe() ? hold : undefined;',
-        replace: 'return hold.validity.valid ? hold : undefined;',
+        replace: 'return hold.ground.validity.valid ? hold : undefined;',
       },
     ],
   },
@@ -414,7 +414,7 @@ export const API_BUGS: readonly Bug[] = [
     name: 'every timeout looks for itself who holds the lock',
     edits: [
       { file: 'core/explanation.ts', find: '    if (this.#looking || this.#isFresh()) return;\n', replace: '' },
-      { file: 'core/instance.ts', find: 'let look = this.#looks.get(key);\n', replace: 'let look;\n' },
+      { file: 'core/looks.ts', find: 'let look = this.#looks.get(key);\n', replace: 'let look;\n' },
     ],
   },
   {
@@ -673,7 +673,11 @@ export const TESTED_BUGS: readonly TestedBug[] = [
   {
     name: 'an engine that never answers to connect is never asked again',
     edits: [
-      { file: 'core/instance.ts', find: '() => this.#forgo(connecting));', replace: '() => void this.#forgo.length);' },
+      {
+        file: 'core/connecting.ts',
+        find: '() => this.#forgo(connecting));',
+        replace: '() => void this.#forgo.length);',
+      },
     ],
     foundBy: { file: CLOSING, test: 'is asked again, and the one that comes too late is given back' },
   },
@@ -681,7 +685,7 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     name: 'an engine that answers to connect too late is kept',
     edits: [
       {
-        file: 'core/instance.ts',
+        file: 'core/connecting.ts',
         find: 'connecting.then((engine) => engine[Symbol.asyncDispose]())',
         replace: 'connecting',
       },

@@ -25,9 +25,23 @@ function codes(cell: string): string[] {
   return [...cell.matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
 }
 
-function imports(): readonly Import[] {
+/** The text of every file. */
+function sources(): ReadonlyMap<string, string> {
   const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
-  return files.flatMap((file) => importsOf(file, readFileSync(join(SRC, file), 'utf8')));
+  return new Map(files.map((file) => [file, readFileSync(join(SRC, file), 'utf8')]));
+}
+
+/** Whatever else names a file of ours: an import for its effects alone, a `require`, the URL of a worker. */
+function unseenIn(file: string, text: string): boolean {
+  const paths = [...text.matchAll(/(['"`])\.{1,2}\/[^'"`\n]+\.js\1/g)];
+  return paths.length !== importsOf(file, text).length;
+}
+
+/** Packages that are loaded with this file, and not only when they are needed. */
+function packagesIn(text: string): string[] {
+  const statements = [...text.matchAll(/^(?:import|export) (?:(?<names>[^;'"]*?)\s*from )?'(?<name>[^.'][^']*)';$/gm)];
+  const loaded = statements.filter(({ groups }) => !areTypes(groups?.['names'] ?? ''));
+  return loaded.flatMap(({ groups }) => groups?.['name'] ?? []).filter((name) => !name.startsWith('node:'));
 }
 
 /** The formatter has made all of them alike. */
@@ -93,7 +107,16 @@ function cycles(all: readonly Import[]): string[] {
 
 describe('imports', () => {
   const rows = table();
-  const all = imports();
+  const files = [...sources()];
+  const all = files.flatMap(([file, text]) => importsOf(file, text));
+
+  test('are all seen here, in whatever form', () => {
+    expect(files.filter(([file, text]) => unseenIn(file, text)).map(([file]) => file)).toEqual([]);
+  });
+
+  test('of packages wait until somebody needs them', () => {
+    expect(files.flatMap(([file, text]) => packagesIn(text).map((name) => `${file} imports ${name}`))).toEqual([]);
+  });
 
   test('follow the table in ARCHITECTURE.md', () => {
     expect(rows.size).toBeGreaterThan(8);
@@ -155,6 +178,25 @@ describe('the check itself', () => {
       ['core/c.ts', false],
       ['core/e.ts', false],
     ]);
+  });
+
+  test('finds a circle through a lazy import, and forbids a type where the file is forbidden', () => {
+    const there = importsOf('kit/a.ts', `export const b = () => import('./b.js');\n`);
+    const back = importsOf('kit/b.ts', `import { b } from './a.js';\n`);
+    expect(cycles([...there, ...back])).toEqual(['kit/a.ts → kit/b.ts → kit/a.ts']);
+    expect(forbidden(importsOf('core/a.ts', `import type { B } from '../kit/b.js';\n`), rows)).toHaveLength(1);
+  });
+
+  test.each([`import './b.js';`, `const b = require('./b.js');`, `new Worker(new URL('./b.js', import.meta.url));`])(
+    'sees that it can’t read %s',
+    (text) => {
+      expect(unseenIn('core/a.ts', `${text}\n`)).toBe(true);
+    },
+  );
+
+  test('knows a package that is loaded at once from one that is not', () => {
+    const text = `import 'a';\nimport { b } from 'b';\nimport type { C } from 'c';\nimport { d } from 'node:d';\nawait import('e');\n`;
+    expect(packagesIn(text)).toEqual(['a', 'b']);
   });
 });
 

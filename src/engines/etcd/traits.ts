@@ -1,14 +1,10 @@
 import type { Traits } from '../../core/engine.js';
+import { LINE_TRAITS } from '../../kit/traits.js';
 
 export const traits: Traits = {
-  liveness: 'session',
-  order: 'fifo',
+  ...LINE_TRAITS,
   wake: 'push',
   token: 'consensus',
-  sharing: 'weighted',
-  registers: true,
-  forgets: true,
-  listing: true,
   // With its default settings (elections of a second) etcd makes no lease shorter than this.
   minTtlMs: 2_000,
 };

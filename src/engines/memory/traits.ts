@@ -1,13 +1,8 @@
 import type { Traits } from '../../core/engine.js';
+import { LINE_TRAITS } from '../../kit/traits.js';
 
 export const traits: Traits = {
-  liveness: 'session',
-  order: 'fifo',
+  ...LINE_TRAITS,
   wake: 'push',
   token: 'clock',
-  sharing: 'weighted',
-  registers: true,
-  forgets: true,
-  listing: true,
-  minTtlMs: 1_000,
 };

@@ -5,6 +5,7 @@
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
 import { isStale, newest } from '../../core/fence.js';
+import { aside } from '../../kit/aside.js';
 import type { Database } from './client/database.js';
 import { bytes, type Row, text, type Value } from './client/port.js';
 import { NOW } from './tables.js';
@@ -18,7 +19,7 @@ export class MysqlRegisters implements Registers {
   readonly #database: Database;
   readonly #namespace: Buffer;
   readonly #table: string;
-  #forgetting = false;
+  readonly #forgetAside = aside(() => this.forget());
 
   constructor(database: Database, namespace: string, prefix: string) {
     this.#database = database;
@@ -62,16 +63,6 @@ export class MysqlRegisters implements Registers {
   /** Deletes those whose time is over, of any namespace. */
   async forget(): Promise<void> {
     while ((await this.#forgetSome()) === FORGOTTEN_AT_ONCE);
-  }
-
-  #forgetAside(): void {
-    if (this.#forgetting) return;
-    this.#forgetting = true;
-    this.forget()
-      .catch(() => {
-        // The next one does it.
-      })
-      .finally(() => (this.#forgetting = false));
   }
 
   async #forgetSome(): Promise<number> {

@@ -1,15 +1,10 @@
 import type { Traits } from '../../core/engine.js';
+import { LINE_TRAITS } from '../../kit/traits.js';
 
 const queue: Traits = {
-  liveness: 'session',
-  order: 'fifo',
+  ...LINE_TRAITS,
   wake: 'poll',
   token: 'durable',
-  sharing: 'weighted',
-  registers: true,
-  forgets: true,
-  listing: true,
-  minTtlMs: 1_000,
 };
 
 /** One row per lock: there is no line, so nothing to list, and nothing to share. */

@@ -3,6 +3,7 @@
  * Rows whose time is over go after a write that has one, and with the cleaning of lines.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
+import { aside } from '../../kit/aside.js';
 import type { Database } from './client/database.js';
 import type { Names } from '../../sql/postgres-names.js';
 
@@ -10,7 +11,8 @@ export class PostgresRegisters implements Registers {
   readonly #database: Database;
   readonly #namespace: string;
   readonly #statements: ReturnType<typeof statements>;
-  #forgetting = false;
+  /** Not in the transaction of a write: two that delete what the other writes would wait for each other. */
+  readonly #forgetAside = aside(() => this.forget());
 
   constructor(database: Database, names: Names, namespace: string) {
     this.#database = database;
@@ -38,17 +40,6 @@ export class PostgresRegisters implements Registers {
   /** Deletes those whose time is over, of any namespace. */
   async forget(): Promise<void> {
     while ((await this.#database.query(this.#statements.forget)).length === FORGOTTEN_AT_ONCE);
-  }
-
-  /** Not in the transaction of a write: two that delete what the other writes would wait for each other. */
-  #forgetAside(): void {
-    if (this.#forgetting) return;
-    this.#forgetting = true;
-    this.forget()
-      .catch(() => {
-        // The next one does it.
-      })
-      .finally(() => (this.#forgetting = false));
   }
 
   async #stale(name: string): Promise<{ readonly ok: false; readonly newest: bigint }> {

@@ -1,15 +1,10 @@
 import type { Traits } from '../../core/engine.js';
+import { LINE_TRAITS } from '../../kit/traits.js';
 
 export const queueTraits: Traits = {
-  liveness: 'session',
-  order: 'fifo',
+  ...LINE_TRAITS,
   wake: 'push',
   token: 'durable',
-  sharing: 'weighted',
-  registers: true,
-  forgets: true,
-  listing: true,
-  minTtlMs: 1_000,
 };
 
 /** PostgreSQL's own session locks: they live and die with a connection, and nobody stands in a line. */

@@ -3,7 +3,7 @@ import type { EngineClaim, EngineLine, LineKind, LineQuery, LineRef } from '../.
 import { UnsupportedError } from '../../core/errors.js';
 import { ALL } from '../../core/line.js';
 import type { Znode, ZooKeeperClient } from './client/client.js';
-import { CODE, isStatus } from './client/status.js';
+import { orUndefined } from './client/status.js';
 import { explained } from './errors.js';
 import { claimsIn, heldCount, written } from './protocol.js';
 import { type ClaimName, nameOf, type Paths } from './keys.js';
@@ -86,13 +86,4 @@ async function children(client: ZooKeeperClient, path: string): Promise<readonly
 
 function nodeAt(client: ZooKeeperClient, path: string): Promise<Znode | undefined> {
   return explained(orUndefined(client.getData(path)));
-}
-
-async function orUndefined<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (isStatus(error, CODE.noNode)) return undefined;
-    throw error;
-  }
 }

@@ -2,25 +2,12 @@
  * A server that crashes where synchronous_commit is off. It then forgets what was committed last, here that of ten seconds:
  * what a promise rests on must not be among it.
  */
-import { afterEach, expect, test } from 'vitest';
-import { FaultProxy } from '../../servers/fault-proxy.js';
+import { expect, test } from 'vitest';
 import { waitFor } from '../../servers/wait.js';
 import { Kit } from './kit.js';
 
 const kit = new Kit({ settings: { synchronous_commit: 'off', wal_writer_delay: '10000', autovacuum: 'off' } });
 const WITHIN_MS = 30_000;
-
-const proxies: FaultProxy[] = [];
-
-afterEach(async () => {
-  for (const proxy of proxies.splice(0)) await proxy[Symbol.asyncDispose]();
-});
-
-async function throughProxy(): Promise<{ proxy: FaultProxy; url: string }> {
-  const proxy = await FaultProxy.start(kit.server.port);
-  proxies.push(proxy);
-  return { proxy, url: kit.url.replace(`:${kit.server.port}/`, `:${proxy.port}/`) };
-}
 
 async function crash(): Promise<void> {
   await kit.server.kill();
@@ -37,7 +24,7 @@ async function expires(namespace: string): Promise<string> {
 
 test('a beat is as durable as a grant: after a crash there are not two holders', async () => {
   const namespace = 'beat';
-  const { proxy, url } = await throughProxy();
+  const { proxy, url } = await kit.throughProxy();
   const lease = await kit.locks(url, { ttl: '4s', namespace }).mutex('x').acquire();
   const first = await expires(namespace);
   expect(await waitFor(async () => (await expires(namespace)) > first, WITHIN_MS)).toBe(true);
@@ -66,7 +53,7 @@ test('what a register was told, and which token it was shown, outlives a crash',
 });
 
 test('an eviction outlives a crash, though its holder has not heard of it', async () => {
-  const { proxy, url } = await throughProxy();
+  const { proxy, url } = await kit.throughProxy();
   const namespace = 'evicted';
   await kit.locks(url, { ttl: '1m', namespace }).mutex('x').acquire();
   const operator = kit.locks(kit.url, { ttl: '1m', namespace });

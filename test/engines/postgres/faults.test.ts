@@ -1,25 +1,11 @@
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { EngineError, type LeaseLostError } from '../../../src/index.js';
-import { FaultProxy } from '../../servers/fault-proxy.js';
 import { waitFor } from '../../servers/wait.js';
 import { Kit } from './kit.js';
 
 const kit = new Kit();
 /** For what is bound to happen. */
 const WITHIN_MS = 30_000;
-
-const proxies: FaultProxy[] = [];
-
-afterEach(async () => {
-  for (const proxy of proxies.splice(0)) await proxy[Symbol.asyncDispose]();
-});
-
-/** A URL whose network can be made a bad one. */
-async function throughProxy(): Promise<{ proxy: FaultProxy; url: string }> {
-  const proxy = await FaultProxy.start(kit.server.port);
-  proxies.push(proxy);
-  return { proxy, url: kit.url.replace(`:${kit.server.port}/`, `:${proxy.port}/`) };
-}
 
 /** Whether the last thing said on every connection that listens was a beat. */
 async function beatsBesideThePool(): Promise<boolean> {
@@ -70,7 +56,7 @@ describe('queue', () => {
   });
 
   test('a reply that is lost is asked for again, and nothing is left behind', async () => {
-    const { proxy, url } = await throughProxy();
+    const { proxy, url } = await kit.throughProxy();
     const locks = kit.locks(url, { ttl: '6s' });
     await locks.mutex('warm').run(() => {});
     const lost = proxy.loseReplyOf((request) => request.includes('lost-reply'));
@@ -81,7 +67,7 @@ describe('queue', () => {
   });
 
   test('a listener that went deaf is connected anew', async () => {
-    const { proxy, url } = await throughProxy();
+    const { proxy, url } = await kit.throughProxy();
     const [a, b] = [kit.locks(), kit.locks(url, { ttl: '3s' })];
     const lease = await a.mutex('x').acquire();
     const waiting = b.mutex('x').acquire();
@@ -159,7 +145,7 @@ describe('advisory', () => {
   });
 
   test('a link that fell silent frees its locks after the ttl, and its holder knows before', async () => {
-    const { proxy, url } = await throughProxy();
+    const { proxy, url } = await kit.throughProxy();
     const a = kit.locks(url, { ...advisory, ttl: '2s' });
     const lease = await a.mutex('x').acquire();
     proxy.set({ mode: 'freeze' });

@@ -3,18 +3,22 @@ import { Pool, type PoolConfig } from 'pg';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { postgres, type PostgresOptions } from '../../../src/engines/postgres/index.js';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { FaultProxy } from '../../servers/fault-proxy.js';
 import { type PostgresOptions as ServerSettings, sql, startPostgres } from '../../servers/postgres.js';
 import type { Server } from '../../servers/server.js';
 
 export class Kit {
   server!: Server;
   readonly #closing: (() => Promise<unknown>)[] = [];
+  readonly #proxies: FaultProxy[] = [];
 
   constructor(settings: ServerSettings = {}) {
     beforeAll(async () => {
       this.server = await startPostgres(settings);
     });
     afterEach(async () => {
+      // First: what is closed after them must not wait for an answer that they keep back.
+      for (const proxy of this.#proxies.splice(0)) await proxy[Symbol.asyncDispose]();
       for (const close of this.#closing.splice(0).toReversed()) await close();
     });
     afterAll(() => this.server.stop());
@@ -22,6 +26,13 @@ export class Kit {
 
   get url(): string {
     return `postgres://postgres@127.0.0.1:${this.server.port}/postgres`;
+  }
+
+  /** A URL whose network can be made a bad one. */
+  async throughProxy(): Promise<{ proxy: FaultProxy; url: string }> {
+    const proxy = await FaultProxy.start(this.server.port);
+    this.#proxies.push(proxy);
+    return { proxy, url: this.url.replace(`:${this.server.port}/`, `:${proxy.port}/`) };
   }
 
   pool(options: PoolConfig = {}): Pool {

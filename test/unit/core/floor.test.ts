@@ -21,18 +21,17 @@ function outerTurn(kind: LineKind, weight: number): Turn {
   const clock = new VirtualClock();
   const validity = new Validity(clock);
   validity.renew(clock.now(), clock.wall(), 1_000);
-  const ground: Grip = {
+  const grip: Grip = {
     line: { kind, name: 'order:42' },
     clock,
-    validity,
     outer: undefined,
     waitedFor: false,
-    ground: { notice: () => undefined, lost: () => undefined },
+    ground: { validity, notice: () => undefined },
     giveBack: () => Promise.resolve(true),
     readersToken: () => TOKEN + 1n,
     lighten: () => Promise.resolve(),
   };
-  return new Turn(ground, weight, TOKEN);
+  return new Turn(grip, weight, TOKEN);
 }
 
 /** Holds of these kinds, what may be asked for inside of them, and what fits there together. */

@@ -85,6 +85,9 @@ export function procedureSteps(database: Database, p: string): Steps {
 
 const IDS = 'VARBINARY(64)';
 const KEY = 'VARBINARY(512)';
+const LINE_COLUMNS = `namespace  ${KEY} NOT NULL,
+  kind       TINYINT NOT NULL,
+  name       ${KEY} NOT NULL`;
 
 export function queueTables(p: string): readonly string[] {
   return [
@@ -96,9 +99,7 @@ export function queueTables(p: string): readonly string[] {
   KEY by_expiry (namespace, expires)
 ) ENGINE = InnoDB`,
     `CREATE TABLE IF NOT EXISTS ${p}line (
-  namespace  ${KEY} NOT NULL,
-  kind       TINYINT NOT NULL,
-  name       ${KEY} NOT NULL,
+  ${LINE_COLUMNS},
   capacity   BIGINT NOT NULL,
   held       BIGINT NOT NULL,
   waiting    BIGINT NOT NULL,
@@ -108,9 +109,7 @@ export function queueTables(p: string): readonly string[] {
   PRIMARY KEY (namespace, kind, name)
 ) ENGINE = InnoDB`,
     `CREATE TABLE IF NOT EXISTS ${p}claim (
-  namespace  ${KEY} NOT NULL,
-  kind       TINYINT NOT NULL,
-  name       ${KEY} NOT NULL,
+  ${LINE_COLUMNS},
   token      BIGINT NOT NULL,
   session    ${IDS} NOT NULL,
   id         ${IDS} NOT NULL,

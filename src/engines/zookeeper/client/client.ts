@@ -15,7 +15,7 @@ import {
   writeNode,
   writeSteps,
 } from './messages.js';
-import { CODE, isLost, isStatus, ZooKeeperError } from './status.js';
+import { CODE, isLost, isStatus, orUndefined, ZooKeeperError } from './status.js';
 import { Watches, type WatchKind } from './watches.js';
 
 export interface ZooKeeperClientOptions extends AttachmentOptions {
@@ -235,13 +235,4 @@ function readNode(reader: Reader): Znode {
 
 function readChildren(reader: Reader): Children {
   return { names: readTexts(reader), stat: readStat(reader) };
-}
-
-async function orUndefined<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (isStatus(error, CODE.noNode)) return undefined;
-    throw error;
-  }
 }

@@ -57,3 +57,13 @@ export function isStatus(error: unknown, ...statuses: readonly number[]): error 
 export function isLost(error: unknown): error is ZooKeeperError {
   return error instanceof ZooKeeperError && error.lost;
 }
+
+/** Of a node that is not there. */
+export async function orUndefined<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (isStatus(error, CODE.noNode)) return undefined;
+    throw error;
+  }
+}

@@ -1,6 +1,7 @@
 /** mysql2: a connection or a pool, of 'mysql2' or of 'mysql2/promise', which have one of the former inside. */
 import type { Borrowed, Row, SqlPort } from './port.js';
 import type { Statement } from './statement.js';
+import { unanswered } from './unanswered.js';
 
 interface Mysql2 {
   query(options: object, done: (error: unknown, result: unknown) => void): unknown;
@@ -39,6 +40,12 @@ function rawOf(db: object): (Mysql2 & object) | undefined {
   );
 }
 
+/** Else there is no connection any more. */
+function isVerdict(error: unknown): boolean {
+  const { sqlState, fatal } = error as { sqlState?: unknown; fatal?: unknown };
+  return typeof sqlState === 'string' && fatal !== true;
+}
+
 export class Mysql2Port implements SqlPort {
   readonly dialect = 'mysql';
   readonly isPool: boolean;
@@ -72,7 +79,9 @@ export class Mysql2Port implements SqlPort {
   }
 
   commit(): Promise<unknown> {
-    return this.exec('COMMIT');
+    return this.exec('COMMIT').catch((error: unknown) => {
+      throw isVerdict(error) ? error : unanswered(error);
+    });
   }
 
   /** With promises if the pool has them. */

@@ -246,6 +246,37 @@ describe.each(Object.entries(DATABASES))('%s', (called, start) => {
       await expect(twins.update(id, () => ({ b: 7 }))).rejects.toThrow(ConfigError);
   });
 
+  test('an id that the database only takes for that of a row finds none', async () => {
+    await shop.query('CREATE TABLE person (name VARCHAR(20) PRIMARY KEY, age INTEGER, version INTEGER NOT NULL)');
+    await shop.query("INSERT INTO person VALUES ('7up', 0, 1), ('8', 0, 1)");
+    await put(7, 3);
+    // A number and a text are compared as numbers by MySQL, as far as the text is one; PostgreSQL refuses that by itself.
+    const tried = [
+      () => optimistic<{ age: number }>(pool.db, { table: 'person', id: 'name' }).update(7, () => ({ age: 1 })),
+      () => optimistic<{ stock: number }>(pool.db, { table: 'item' }).update('7up', () => ({ stock: 0 })),
+    ];
+    for (const attempt of tried) {
+      const given = await attempt().catch((error: unknown) => error);
+      if (dialect === 'postgres' && given !== undefined) expect(given).toMatchObject({ code: '22P02' });
+      else expect(given).toBeUndefined();
+    }
+    expect(await stockOf(7)).toBe(3);
+    expect(await shop.query('SELECT name FROM person WHERE age <> 0')).toEqual([]);
+    expect(
+      await optimistic<{ stock: number }>(pool.db, { table: 'item' }).update('7', () => ({ stock: 2 })),
+    ).toBeDefined();
+  });
+
+  test.runIf(dialect === 'sqlite')('SQLite: a table of an attached database is that one', async () => {
+    await shop.query("ATTACH ':memory:' AS annex");
+    await shop.query('CREATE TABLE annex.shelf (id INTEGER PRIMARY KEY, n INTEGER, version INTEGER NOT NULL)');
+    await shop.query('CREATE TABLE shelf (id INTEGER PRIMARY KEY, n INTEGER, version TEXT)');
+    await shop.query('INSERT INTO annex.shelf VALUES (1, 0, 1)');
+    await optimistic<{ n: number }>(shop.db, { table: 'annex.shelf' }).update(1, ({ n }) => ({ n: n + 5 }));
+    const [row] = await shop.query('SELECT n, version FROM annex.shelf');
+    expect({ ...row }).toEqual({ n: 5, version: 2 });
+  });
+
   test('a version that can’t grow any more is refused, and so is what is no whole number', async () => {
     const small = { postgres: 'SMALLINT', mysql: 'TINYINT', sqlite: 'INTEGER' }[dialect];
     const last = { postgres: '32767', mysql: '127', sqlite: '9223372036854775807' }[dialect];

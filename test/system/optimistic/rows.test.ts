@@ -1,7 +1,9 @@
 /** Optimistic rows on each database. */
+import { clearParserCache, createPool } from 'mysql2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConfigError, ConflictError } from '../../../src/index.js';
 import { optimistic } from '../../../src/optimistic/index.js';
+import { oddCast } from '../../servers/mariadb.js';
 import { type Connection, DATABASES, type TestDatabase } from '../fence/databases.js';
 
 interface Item {
@@ -265,6 +267,18 @@ describe.each(Object.entries(DATABASES))('%s', (called, start) => {
     expect(
       await optimistic<{ stock: number }>(pool.db, { table: 'item' }).update('7', () => ({ stock: 2 })),
     ).toBeDefined();
+  });
+
+  test.runIf(dialect === 'mysql')('MySQL: how a connection casts types garbles no row', async () => {
+    // What is compiled for the columns of one connection would serve another.
+    clearParserCache();
+    const cast = createPool({ uri: database.url, typeCast: oddCast });
+    await put(8, 5);
+    const items = optimistic<Item>(cast, { table: 'item' });
+    expect(await items.update(8, ({ stock }) => ({ stock: stock - 1 }))).toMatchObject({ id: 8, stock: 4 });
+    expect(await stockOf(8)).toBe(4);
+    await cast.promise().end();
+    clearParserCache();
   });
 
   test.runIf(dialect === 'sqlite')('SQLite: a table of an attached database is that one', async () => {

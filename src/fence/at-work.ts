@@ -75,7 +75,7 @@ export class AtWork {
     }
     this.#body = new BodyAtWork(body, () => this.answered(worked));
     if (this.#cutOffMs !== undefined) this.#body.cutOffAfter(this.#cutOffMs);
-    return new (response.constructor as typeof Response)(this.#body.stream, response);
+    return new (classOf(response))(this.#body.stream, response);
   }
 
   /** Somebody newer waits: an answer that nobody reads from now on is cut off after this time. */
@@ -97,6 +97,14 @@ export class AtWork {
     this.#unsettled -= 1;
     if (this.#unsettled === 0) this.#leave(this.#worked!);
   }
+}
+
+/** That of its library, and not one that a framework has made of it, whose constructor may take something else. */
+function classOf(response: Response): typeof Response {
+  let prototype = Object.getPrototypeOf(response) as Response;
+  for (let base = prototype; base !== Object.prototype; base = Object.getPrototypeOf(base) as Response)
+    prototype = base;
+  return prototype.constructor as typeof Response;
 }
 
 type Piece = Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>['read']>>;

@@ -8,11 +8,17 @@
 const JUDGE = String.raw`
 local fence_key, token, mode = KEYS[1], ARGV[1], ARGV[2]
 local none = '0000000000000000000'
-local held = redis.call('HMGET', fence_key, 'r', 'w')
+local held = redis.pcall('HMGET', fence_key, 'r', 'w')
+if held.err then
+  return string.find(held.err, 'WRONGTYPE', 1, true) and redis.error_reply('HOLDFAST_NO_FENCE ' .. held.err) or held
+end
 local read, wrote = held[1] or none, held[2] or none
 local stale
 if mode == 'read' then stale = token <= wrote else stale = token < wrote or token <= read end
 if stale then return redis.error_reply('HOLDFAST_STALE_TOKEN ' .. (read > wrote and read or wrote)) end
+`;
+
+const REMEMBER = String.raw`
 if mode == 'read' and token > read then redis.call('HSET', fence_key, 'r', token) end
 if mode ~= 'read' and token > wrote then redis.call('HSET', fence_key, 'w', token) end
 `;
@@ -28,7 +34,12 @@ local KEYS, ARGV = behind(KEYS, 1), behind(ARGV, 2)
 `;
 
 /** On one line, so that the line numbers of the script's errors stay as they are. */
-const PRELUDE = `do ${JUDGE} end ${BEHIND}`.replaceAll(/\s+/g, ' ');
+function preludeOf(...steps: readonly string[]): string {
+  return `do ${steps.join(' ')} end ${BEHIND}`.replaceAll(/\s+/g, ' ');
+}
+
+const PRELUDE = preludeOf(JUDGE, REMEMBER);
+const READING_PRELUDE = preludeOf(JUDGE);
 
 /**
  * A script of yours with the fence's judgement before it, for clients that run scripts by themselves. It is called with
@@ -39,9 +50,21 @@ const PRELUDE = `do ${JUDGE} end ${BEHIND}`.replaceAll(/\s+/g, ' ');
  *     await redis.eval(text, 2, 'holdfast_fence:{a}', '{a}:count', `${lease.token}`.padStart(19, '0'), 'write');
  */
 export function fencedScript(script: string): string {
-  // Redis 7 has flags in a first line, which must stay the first.
-  const flags = /^#!.*\n/.exec(script)?.[0] ?? '';
-  return `${flags}${PRELUDE}${script.slice(flags.length)}`;
+  const first = firstLine(script);
+  return `${first}${PRELUDE}${script.slice(first.length)}`;
+}
+
+/** The same for a read lease whose token the fence knows: the server refuses what writes (from Redis 7 on). */
+export function readingScript(script: string): string {
+  const first = firstLine(script);
+  const flags = /\bflags=(\S+)/.exec(first)?.[1];
+  const all = ['no-writes', ...(flags === undefined ? [] : [flags])].join(',');
+  return `#!lua flags=${all}\n${READING_PRELUDE}${script.slice(first.length)}`;
+}
+
+/** Redis 7 has flags in a first line, which must stay the first. */
+function firstLine(script: string): string {
+  return /^#!.*\n/.exec(script)?.[0] ?? '';
 }
 
 /** The newest token, if this error is the refusal of a stale one. */

@@ -12,12 +12,12 @@
  * as it would with any other data in that server.
  */
 import { show } from '../core/duration.js';
-import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
+import { ConfigError, EngineError, quote, StaleTokenError } from '../core/errors.js';
 import type { Fence } from '../core/engine.js';
 import { portOf } from '../engines/redis/client/port-of.js';
 import { defineScript, type RedisPort, type Script } from '../engines/redis/client/port.js';
 import type { Lease } from '../index.js';
-import { fencedScript, newestIn } from './lua.js';
+import { fencedScript, newestIn, readingScript } from './lua.js';
 import { checkResource, type OpenOptions, Presenter } from './presented.js';
 
 export interface RedisFenceOptions {
@@ -84,13 +84,17 @@ export class OpenRedisFence {
   }
 
   async get(key: string): Promise<string | null> {
-    return (await this.#run(GET, [key], [])) as string | null;
+    try {
+      return (await this.#run(GET, [key], [])) as string | null;
+    } catch (error) {
+      if (!says(error, 'WRONGTYPE')) throw error;
+      throw new ConfigError(`${quote(key)} is of another type than text. Read it with eval.`, { cause: error });
+    }
   }
 
   /** Only with an exclusive lease. `ttlMs` makes the value expire, not the fence. */
   async set(key: string, value: string, { ttlMs }: { readonly ttlMs?: number } = {}): Promise<void> {
-    if (this.#fence.mode === 'read')
-      throw new ConfigError(`A read lease can't write what ${quote(this.#resource)} protects. Take the write lock.`);
+    if (this.#fence.mode === 'read') throw this.#mayOnlyRead();
     if (typeof value !== 'string') throw new ConfigError(`A value is a text; got ${show(value)}.`);
     if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0))
       throw new ConfigError(`ttlMs is a whole number of milliseconds from 1 on; got ${show(ttlMs)}.`);
@@ -98,14 +102,20 @@ export class OpenRedisFence {
   }
 
   /**
-   * A script of yours, with its own KEYS and ARGV, that runs only if the token is not stale. With a read lease it must only read.
+   * A script of yours, with its own KEYS and ARGV, that runs only if the token is not stale. With a read lease it can only read,
+   * and needs Redis 7 or Valkey.
    *
    *     await account.eval(`return redis.call('INCRBY', KEYS[1], ARGV[1])`, ['{account:1}:balance'], ['5']);
    */
-  eval(script: string, keys: readonly string[] = [], args: readonly string[] = []): Promise<unknown> {
+  async eval(script: string, keys: readonly string[] = [], args: readonly string[] = []): Promise<unknown> {
+    const behindFence = this.#fence.mode === 'read' ? readingScript : fencedScript;
     let fenced = this.#scripts.get(script);
-    if (!fenced) this.#scripts.set(script, (fenced = defineScript(fencedScript(script))));
-    return this.#run(fenced, keys, args);
+    if (!fenced) this.#scripts.set(script, (fenced = defineScript(behindFence(script))));
+    try {
+      return await this.#run(fenced, keys, args);
+    } catch (error) {
+      throw says(error, 'Write commands are not allowed from read-only scripts') ? this.#mayOnlyRead(error) : error;
+    }
   }
 
   async #run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
@@ -114,10 +124,23 @@ export class OpenRedisFence {
       return await this.#port.run(script, [this.#key, ...keys], [digits(token), mode, ...args]);
     } catch (error) {
       const newest = newestIn(error);
-      if (newest === undefined) throw error;
-      throw new StaleTokenError(this.#resource, token, newest);
+      if (newest !== undefined) throw new StaleTokenError(this.#resource, token, newest);
+      if (!says(error, 'HOLDFAST_NO_FENCE')) throw error;
+      throw new EngineError(`The key ${quote(this.#key)} is no fence: somebody else has written there.`, {
+        retryable: false,
+        cause: error,
+      });
     }
   }
+
+  #mayOnlyRead(cause?: unknown): ConfigError {
+    const message = `A read lease can't write what ${quote(this.#resource)} protects. Take the write lock.`;
+    return new ConfigError(message, cause === undefined ? undefined : { cause });
+  }
+}
+
+function says(error: unknown, words: string): boolean {
+  return error instanceof Error && error.message.includes(words);
 }
 
 function digits(token: bigint): string {

@@ -45,6 +45,7 @@ export interface UpdateOptions {
 const FIRST_MS = 5;
 const MOST_MS = 250;
 const VERSION = 'holdfast_version';
+const FOUND = 'holdfast_found';
 
 /**
  * Rows of one table. `db` is a pool or a connection of `pg` or mysql2, a database of node:sqlite or better-sqlite3, or
@@ -67,6 +68,7 @@ export class OptimisticRows<R extends object> {
   readonly #port: SqlPort;
   readonly #place: ColumnPlace;
   readonly #id: string;
+  readonly #idColumn: string;
   readonly #fixed: ReadonlySet<string>;
   #column: Promise<VersionColumn> | undefined;
 
@@ -84,7 +86,8 @@ export class OptimisticRows<R extends object> {
       quotedTable,
       quotedColumn: identifier(dialect, version, 'version'),
     };
-    this.#fixed = new Set([id, version].map((name) => folded(dialect, name)));
+    this.#idColumn = folded(dialect, id);
+    this.#fixed = new Set([this.#idColumn, folded(dialect, version)]);
   }
 
   /**
@@ -120,7 +123,8 @@ export class OptimisticRows<R extends object> {
     const { quotedTable, column, table } = this.#place;
     const [found, another] = await this.#port.rows(
       this.#statement(
-        `SELECT ${quotedTable}.*, ${read} AS ${VERSION} FROM ${quotedTable} WHERE ${this.#id} = ? LIMIT 2`,
+        // By another name: SQLite does not know `schema.table.*`.
+        `SELECT ${FOUND}.*, ${read} AS ${VERSION} FROM ${quotedTable} AS ${FOUND} WHERE ${this.#id} = ? LIMIT 2`,
         [id],
       ),
     );
@@ -131,6 +135,7 @@ export class OptimisticRows<R extends object> {
       );
     // The last column, by place: libraries rename columns.
     const columns = Object.entries(found);
+    if (columns.some(([name, value]) => this.#isId(name) && isTakenFor(id, value))) return undefined;
     const [, version] = columns.pop()!;
     if (version === null)
       throw new ConfigError(`${column} of ${table} ${show(id)} is NULL: give it a value, and NOT NULL.`);
@@ -165,6 +170,10 @@ export class OptimisticRows<R extends object> {
       throw new ConfigError(`update must not change ${name}: it is what the row is known by.`);
     if (value === undefined) throw new ConfigError(`${name} must not be undefined; null is NULL.`);
     return `${identifier(this.#port.dialect, name, 'A column')} = ?`;
+  }
+
+  #isId(column: string): boolean {
+    return folded(this.#port.dialect, column) === this.#idColumn;
   }
 
   /** Looked up once; again after a failure. */
@@ -220,6 +229,13 @@ function isKey(id: unknown): boolean {
   return (
     typeof id === 'string' || typeof id === 'bigint' || Number.isFinite(id) || isDate(id) || id instanceof Uint8Array
   );
+}
+
+/** MySQL finds the row '7up' by the number 7, and the row 7 by '7up'. */
+function isTakenFor(id: unknown, found: unknown): boolean {
+  const isOneText = (typeof id === 'string') !== (typeof found === 'string');
+  const areComparable = [id, found].every((each) => ['string', 'number', 'bigint'].includes(typeof each));
+  return isOneText && areComparable && Number(id) !== Number(found);
 }
 
 function checkUpdate(id: unknown, change: unknown, retries: unknown): void {

@@ -1,6 +1,7 @@
 /** mysql2: a connection or a pool, of 'mysql2' or of 'mysql2/promise', which have one of the former inside. */
 import type { Borrowed, Row, SqlPort } from './port.js';
 import type { Statement } from './statement.js';
+import { unanswered } from './unanswered.js';
 
 interface Mysql2 {
   query(options: object, done: (error: unknown, result: unknown) => void): unknown;
@@ -39,6 +40,20 @@ function rawOf(db: object): (Mysql2 & object) | undefined {
   );
 }
 
+/** Else there is no connection any more. */
+function isVerdict(error: unknown): boolean {
+  const { sqlState, fatal } = error as { sqlState?: unknown; fatal?: unknown };
+  return typeof sqlState === 'string' && fatal !== true;
+}
+
+/**
+ * A function of the connection's is only put aside by another one. It was written for `query`: asked for the text of a number in what
+ * `execute` has answered, mysql2 reads beside it, and garbles the rest of the row.
+ */
+function asItIs(_field: unknown, next: () => unknown): unknown {
+  return next();
+}
+
 export class Mysql2Port implements SqlPort {
   readonly dialect = 'mysql';
   readonly isPool: boolean;
@@ -72,7 +87,9 @@ export class Mysql2Port implements SqlPort {
   }
 
   commit(): Promise<unknown> {
-    return this.exec('COMMIT');
+    return this.exec('COMMIT').catch((error: unknown) => {
+      throw isVerdict(error) ? error : unanswered(error);
+    });
   }
 
   /** With promises if the pool has them. */
@@ -95,7 +112,7 @@ export class Mysql2Port implements SqlPort {
         else resolve(result);
       };
       // The options that a connection may have set otherwise.
-      const options = { sql, values: params, rowsAsArray: false, nestTables: false, typeCast: true };
+      const options = { sql, values: params, rowsAsArray: false, nestTables: false, typeCast: asItIs };
       // Values go beside the statement: to write them into it would need to know how the server reads a backslash.
       if (params.length > 0) this.#raw.execute(options, done);
       else this.#raw.query(options, done);

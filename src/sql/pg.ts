@@ -2,6 +2,7 @@
 import { EngineError } from '../core/errors.js';
 import type { Borrowed, Row, SqlPort } from './port.js';
 import type { Statement } from './statement.js';
+import { unanswered } from './unanswered.js';
 
 interface PgClient {
   query(text: string, values: unknown[]): Promise<Result>;
@@ -50,6 +51,11 @@ export function isPg(db: object): db is PgClient {
   return typeof totalCount === 'number' || processID !== undefined || typeof escapeIdentifier === 'function';
 }
 
+/** Else there is no connection any more, or nobody waited for the answer. */
+function isVerdict(error: unknown): boolean {
+  return (error as { severity?: unknown }).severity === 'ERROR';
+}
+
 export class PgPort implements SqlPort {
   readonly dialect = 'postgres';
   readonly isPool: boolean;
@@ -79,7 +85,9 @@ export class PgPort implements SqlPort {
 
   /** PostgreSQL answers to COMMIT with ROLLBACK, and without an error, where a statement had failed before. */
   async commit(): Promise<void> {
-    const { command } = await this.exec('COMMIT');
+    const { command } = await this.exec('COMMIT').catch((error: unknown) => {
+      throw isVerdict(error) ? error : unanswered(error);
+    });
     if (command === 'ROLLBACK')
       throw new EngineError(
         'Nothing was committed: a statement of the transaction had failed, and its error was not thrown on.',

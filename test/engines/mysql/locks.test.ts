@@ -1,12 +1,13 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { clearParserCache } from 'mysql2';
 import { createPool as createPromisePool } from 'mysql2/promise';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mysql } from '../../../src/engines/mysql/index.js';
 import { AcquireTimeoutError, Holdfast } from '../../../src/index.js';
 import { gate, track } from '../../../src/conformance/tracked.js';
-import { sql, startMariadb } from '../../servers/mariadb.js';
+import { oddCast, sql, startMariadb } from '../../servers/mariadb.js';
 import type { Server } from '../../servers/server.js';
 import { eventually } from '../../servers/wait.js';
 import { Worker } from '../sqlite/processes.js';
@@ -134,6 +135,18 @@ describe.each(STRATEGIES)('%s', (strategy) => {
     await locks.close();
     expect((await pool.query('SELECT 1 AS one'))[0]).toEqual([{ one: 1 }]);
     await pool.end();
+  });
+
+  test('a pool that makes odd values of columns does, too', async () => {
+    await using stage = new Stage(() => server.port);
+    // What is compiled for the columns of one pool would serve another.
+    clearParserCache();
+    const [one, two] = [stage.locks({ strategy }, {}, stage.pool({ typeCast: oddCast })), stage.locks({ strategy })];
+    const first = await one.mutex('odd').acquire();
+    expect(await two.mutex('odd').tryAcquire()).toBeUndefined();
+    await first.release();
+    expect((await two.mutex('odd').acquire()).token).toBeGreaterThan(first.token);
+    clearParserCache();
   });
 });
 

@@ -86,6 +86,17 @@ export const fence: readonly TestedBug[] = [
     foundBy: { file: transaction, test: 'postgres that failed inside of its function is an error' },
   },
   {
+    name: 'MySQL: a COMMIT without an answer is told as an error of the client',
+    edits: [
+      {
+        file: 'sql/mysql2.ts',
+        find: 'throw isVerdict(error) ? error : unanswered(error)',
+        replace: 'throw isVerdict(error) ? unanswered(error) : error',
+      },
+    ],
+    foundBy: { file: transaction, test: 'mysql a COMMIT without an answer is told as that' },
+  },
+  {
     name: 'transactions on one connection run into each other',
     edits: [{ file: 'fence/transaction.ts', find: 'lastTurns.get(db) ?? Promise', replace: 'Promise' }],
     foundBy: { file: transaction, test: 'sqlite of two, the second waits for the first' },
@@ -161,6 +172,11 @@ export const fence: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: redis, test: 'ioredis an overtaken holder can neither read nor write, nor run a script' },
+  },
+  {
+    name: 'Redis: a script of a read lease may write',
+    edits: [{ file: 'fence/lua.ts', find: "const all = ['no-writes', ", replace: "const all = ['allow-stale', " }],
+    foundBy: { file: redis, test: 'ioredis a script of a read lease can’t write' },
   },
   {
     name: 'HTTP: a reader’s token is not recorded',

@@ -267,6 +267,18 @@ describe('the body of a fetch handler’s answer', () => {
     expect(writes.join('')).toBe('555555666666');
   });
 
+  test('is the same whatever class of Response a framework makes it with', async () => {
+    class Json extends Response {
+      constructor(value: unknown) {
+        super(JSON.stringify(value), { headers: { 'content-type': 'application/json', 'x-kept': 'yes' } });
+      }
+    }
+    const fences = httpFence<Request>({ resource: () => 'r' });
+    const answer = await fences.handler(() => new Json({ stock: 3 }))(ask(1n));
+    expect([answer instanceof Response, answer.headers.get('x-kept')]).toEqual([true, 'yes']);
+    expect(await answer.json()).toEqual({ stock: 3 });
+  });
+
   test('that is ready is no reason to wait, though nobody reads it', async () => {
     const fences = httpFence<Request>({ resource: () => 'r', timeout: '60s' });
     const handle = fences.handler(() => new Response('x'.repeat(1024 * 1024)));

@@ -112,6 +112,41 @@ describe.each(Object.entries(CLIENTS))('%s', (library, connect) => {
     await expect(guard().open('gpu', permit)).rejects.toThrow(ConfigError);
   });
 
+  test('a script of a read lease can’t write: the server refuses it', async () => {
+    const [name, key] = [`read-only-${library}`, `{read-only-${library}}:balance`];
+    await (await guard().open(name, BASE)).set(key, '100');
+    const reader = await guard().open(name, BASE + 1n, { shared: true });
+    const write = `return redis.call('SET', KEYS[1], '0')`;
+    for (const script of [write, `#!lua\n${write}`, `#!lua flags=allow-stale\n${write}`])
+      await expect(reader.eval(script, [key])).rejects.toMatchObject({
+        code: 'HOLDFAST_CONFIG',
+        message: expect.stringContaining('read lease') as string,
+      });
+    for (const read of [
+      `return redis.call('GET', KEYS[1])`,
+      `#!lua flags=allow-stale\nreturn redis.call('GET', KEYS[1])`,
+    ])
+      expect(await reader.eval(read, [key])).toBe('100');
+    await guard().open(name, BASE + 2n);
+    await expect(reader.eval('return 1')).rejects.toThrow(StaleTokenError);
+  });
+
+  test('a key that is of another type than is needed is named', async () => {
+    const [name, key] = [`types-${library}`, `{types-${library}}:list`];
+    const open = await guard().open(name, BASE);
+    await open.eval(`return redis.call('RPUSH', KEYS[1], 'x')`, [key]);
+    await expect(open.get(key)).rejects.toMatchObject({
+      code: 'HOLDFAST_CONFIG',
+      message: expect.stringContaining(key) as string,
+    });
+    const own = fence(connection.client as Redis, { key: () => key });
+    await expect(own.open('x', BASE)).rejects.toMatchObject({
+      code: 'HOLDFAST_ENGINE',
+      retryable: false,
+      message: expect.stringContaining(key) as string,
+    });
+  });
+
   test('the key of a fence can be chosen', async () => {
     const own = fence(connection.client as Redis, { key: (resource) => `{app}:fence:${resource}-${library}` });
     await own.open('x', BASE);

@@ -1,11 +1,12 @@
 /** Fences inside of a user's own transaction, on each database. */
 import type { DatabaseSync } from '@photostructure/sqlite';
-import { createConnection } from 'mysql2';
+import { clearParserCache, createConnection } from 'mysql2';
 import type { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { isStale } from '../../../src/core/fence.js';
 import { fence, migrate } from '../../../src/fence/index.js';
 import { ConfigError, EngineError, Holdfast, type Lease, schemaFromUrl, StaleTokenError } from '../../../src/index.js';
+import { oddCast } from '../../servers/mariadb.js';
 import { seededRandom } from '../../servers/seeded-random.js';
 import { waitFor } from '../../servers/wait.js';
 import { type Connection, DATABASES, type TestDatabase } from './databases.js';
@@ -357,6 +358,20 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await expect(fence(connection).open('callbacks', BASE - 1n)).rejects.toThrow(StaleTokenError);
     await promise.rollback();
     connection.destroy();
+  });
+
+  test.runIf(dialect === 'mysql')('MySQL: how a connection casts types is no matter', async () => {
+    // What is compiled for the columns of one connection would serve another.
+    clearParserCache();
+    const connection = createConnection({ uri: database.url, typeCast: oddCast });
+    const promise = connection.promise();
+    await promise.beginTransaction();
+    await fence(connection).open('cast', BASE);
+    await expect(fence(connection).open('cast', BASE - 1n)).rejects.toMatchObject({ newest: BASE });
+    await promise.rollback();
+    expect(await fence(connection).transaction('cast', BASE, () => 'done')).toBe('done');
+    connection.destroy();
+    clearParserCache();
   });
 
   test('a table that is missing', async () => {

@@ -1,11 +1,12 @@
 /** `fence(db).transaction`: begin, open, commit or roll back. */
 import type { DatabaseSync } from '@photostructure/sqlite';
 import { createPool as createCallbackPool } from 'mysql2';
-import type { Pool as MysqlPool, PoolConnection } from 'mysql2/promise';
-import type { Client, Pool, PoolClient } from 'pg';
+import { createPool, type Pool as MysqlPool, type PoolConnection } from 'mysql2/promise';
+import { type Client, Pool as PgPool, type PoolClient } from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, expectTypeOf, test } from 'vitest';
 import { fence, type FenceOn, type SqlFence } from '../../../src/fence/index.js';
 import { ConfigError, EngineError, Holdfast, StaleTokenError } from '../../../src/index.js';
+import { FaultProxy } from '../../servers/fault-proxy.js';
 import { waitFor } from '../../servers/wait.js';
 import { type Connection, DATABASES, type TestDatabase } from './databases.js';
 
@@ -160,6 +161,32 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
     await one.end();
   });
 
+  test.runIf(dialect !== 'sqlite')(
+    'a COMMIT without an answer is told as that: it may have been carried out; the connection is not used again',
+    async () => {
+      const url = new URL(database.url);
+      await using proxy = await FaultProxy.start(Number(url.port));
+      url.port = `${proxy.port}`;
+      const far =
+        dialect === 'postgres'
+          ? new PgPool({ connectionString: url.href, max: 1 })
+          : createPool({ uri: url.href, connectionLimit: 1 });
+      const lost = proxy.loseReplyOf((request) => request.includes('COMMIT'));
+      const failed = fence(far).transaction('unanswered', 1n, (tx) => run(tx, spend));
+      const error: unknown = await failed.catch((reason: unknown) => reason);
+      await lost;
+      expect(error).toBeInstanceOf(EngineError);
+      expect(error).toMatchObject({
+        retryable: false,
+        message: expect.stringMatching(/may have been committed/) as string,
+      });
+      expect((error as Error).cause).toBeInstanceOf(Error);
+      expect(await balance()).toBe(95);
+      expect(await fence(far).transaction('unanswered', 1n, () => 'works')).toBe('works');
+      await far.end();
+    },
+  );
+
   test.runIf(dialect === 'mysql')('MySQL: a pool with callbacks', async () => {
     const callbacks = createCallbackPool({ uri: database.url });
     const rows = await fence(callbacks).transaction(
@@ -189,7 +216,7 @@ describe.each(Object.entries(DATABASES))('%s', (dialect, start) => {
 test('the function gets a connection of its library', () => {
   type TxOf<D extends object> = FenceOn<D> extends { transaction: infer M } ? Received<M> : never;
   type Received<M> = M extends (a: never, b: never, work: (tx: infer Tx) => never, c?: never) => unknown ? Tx : never;
-  expectTypeOf<TxOf<Pool>>().toEqualTypeOf<PoolClient>();
+  expectTypeOf<TxOf<PgPool>>().toEqualTypeOf<PoolClient>();
   expectTypeOf<TxOf<Client>>().toEqualTypeOf<Client>();
   expectTypeOf<TxOf<MysqlPool>>().toEqualTypeOf<PoolConnection>();
   expectTypeOf<TxOf<InstanceType<typeof DatabaseSync>>>().toEqualTypeOf<InstanceType<typeof DatabaseSync>>();

@@ -1,7 +1,9 @@
 /** Optimistic rows on each database. */
+import { clearParserCache, createPool } from 'mysql2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConfigError, ConflictError } from '../../../src/index.js';
 import { optimistic } from '../../../src/optimistic/index.js';
+import { oddCast } from '../../servers/mariadb.js';
 import { type Connection, DATABASES, type TestDatabase } from '../fence/databases.js';
 
 interface Item {
@@ -244,6 +246,49 @@ describe.each(Object.entries(DATABASES))('%s', (called, start) => {
     expect(await shop.query('SELECT b FROM twin WHERE b = 7')).toEqual([]);
     for (const id of [true, {}, { id: 1 }, null, undefined, Number.NaN, []])
       await expect(twins.update(id, () => ({ b: 7 }))).rejects.toThrow(ConfigError);
+  });
+
+  test('an id that the database only takes for that of a row finds none', async () => {
+    await shop.query('CREATE TABLE person (name VARCHAR(20) PRIMARY KEY, age INTEGER, version INTEGER NOT NULL)');
+    await shop.query("INSERT INTO person VALUES ('7up', 0, 1), ('8', 0, 1)");
+    await put(7, 3);
+    // A number and a text are compared as numbers by MySQL, as far as the text is one; PostgreSQL refuses that by itself.
+    const tried = [
+      () => optimistic<{ age: number }>(pool.db, { table: 'person', id: 'name' }).update(7, () => ({ age: 1 })),
+      () => optimistic<{ stock: number }>(pool.db, { table: 'item' }).update('7up', () => ({ stock: 0 })),
+    ];
+    for (const attempt of tried) {
+      const given = await attempt().catch((error: unknown) => error);
+      if (dialect === 'postgres' && given !== undefined) expect(given).toMatchObject({ code: '22P02' });
+      else expect(given).toBeUndefined();
+    }
+    expect(await stockOf(7)).toBe(3);
+    expect(await shop.query('SELECT name FROM person WHERE age <> 0')).toEqual([]);
+    expect(
+      await optimistic<{ stock: number }>(pool.db, { table: 'item' }).update('7', () => ({ stock: 2 })),
+    ).toBeDefined();
+  });
+
+  test.runIf(dialect === 'mysql')('MySQL: how a connection casts types garbles no row', async () => {
+    // What is compiled for the columns of one connection would serve another.
+    clearParserCache();
+    const cast = createPool({ uri: database.url, typeCast: oddCast });
+    await put(8, 5);
+    const items = optimistic<Item>(cast, { table: 'item' });
+    expect(await items.update(8, ({ stock }) => ({ stock: stock - 1 }))).toMatchObject({ id: 8, stock: 4 });
+    expect(await stockOf(8)).toBe(4);
+    await cast.promise().end();
+    clearParserCache();
+  });
+
+  test.runIf(dialect === 'sqlite')('SQLite: a table of an attached database is that one', async () => {
+    await shop.query("ATTACH ':memory:' AS annex");
+    await shop.query('CREATE TABLE annex.shelf (id INTEGER PRIMARY KEY, n INTEGER, version INTEGER NOT NULL)');
+    await shop.query('CREATE TABLE shelf (id INTEGER PRIMARY KEY, n INTEGER, version TEXT)');
+    await shop.query('INSERT INTO annex.shelf VALUES (1, 0, 1)');
+    await optimistic<{ n: number }>(shop.db, { table: 'annex.shelf' }).update(1, ({ n }) => ({ n: n + 5 }));
+    const [row] = await shop.query('SELECT n, version FROM annex.shelf');
+    expect({ ...row }).toEqual({ n: 5, version: 2 });
   });
 
   test('a version that can’t grow any more is refused, and so is what is no whole number', async () => {

@@ -94,7 +94,8 @@ function spelledOut(url: string): string {
     .toLowerCase()
     .split(',')
     .map((host) => (/:\d+$/.test(host) ? host : `${host}:${PORTS[scheme] ?? ''}`));
-  const database = path.replace(/\/+$/, '').replace(/^(\/0)?$/, '');
+  // Not behind another slash: else the time for a path of slashes would grow with its square.
+  const database = path.replace(/(?<!\/)\/+$/, '').replace(/^(\/0)?$/, '');
   const params = new URLSearchParams(query);
   for (const param of ELSEWHERE) params.delete(param);
   params.sort();

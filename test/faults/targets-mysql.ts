@@ -76,14 +76,19 @@ function literal(value: string): string {
   return `X'${Buffer.from(value).toString('hex')}'`;
 }
 
-/** Rows of names and namespaces that nobody has. */
-async function tenant(port: number, { namespace, random }: Visit): Promise<void> {
+/** Rows of names and namespaces that nobody has, and claims of nobody in our lines. */
+async function tenant(port: number, { namespace, names, random }: Visit): Promise<void> {
   const [ours, theirs, name, garbage] = [namespace, STRANGER, strangeName(random), random.pick(GARBAGE)].map(literal);
   const id = literal(`${STRANGER} ${random.int(1e9)}`);
+  const nobody = literal(`${STRANGER} ${random.int(1e9)} without a session`);
   const slots = ['row', 'version', 'mint', 'latch'].map(
     (table) => `INSERT IGNORE INTO holdfast_${table} VALUES (${ours}, ${name}, ${id}, -5, -1)`,
   );
+  const weight = random.pick(['1', '-9', '2147483647', '9223372036854775807']);
   const added = [
+    `INSERT IGNORE INTO holdfast_claim
+       SELECT namespace, kind, name, last + ${random.int(20)}, ${nobody}, ${nobody}, 1, ${weight}, ${random.int(2)}, 0, 0, ${garbage}, NULL
+       FROM holdfast_line WHERE namespace = ${ours} AND name = ${literal(random.pick(names))}`,
     `INSERT IGNORE INTO holdfast_session VALUES (${id}, ${theirs}, -1, 9223372036854775807)`,
     `INSERT IGNORE INTO holdfast_line VALUES (${ours}, 0, ${name}, -1, 7, -5, 3, 1, 0)`,
     `INSERT IGNORE INTO holdfast_claim VALUES (${ours}, 0, ${name}, 1, ${id}, ${id}, 1, -9, 1, 0, 0, ${garbage}, ${garbage})`,
@@ -125,7 +130,7 @@ async function leftovers(port: number, namespace: string): Promise<string[]> {
   const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
   const questions = {
     session: 'TRUE',
-    claim: 'TRUE',
+    claim: `NOT LOCATE('${STRANGER}', id)`,
     line: 'held <> 0 OR waiting <> 0',
     row: `until > ${now}`,
     version: `until > ${now}`,

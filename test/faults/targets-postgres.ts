@@ -98,7 +98,7 @@ const SETTINGS = {
   search_path: "''",
 };
 
-/** To every inbox, and rows of names and sessions that nobody has. */
+/** To every inbox, rows of names and sessions that nobody has, and claims of nobody in our lines. */
 async function tenant(port: number, visit: Visit): Promise<void> {
   const { namespace, random } = visit;
   const listening = await sql<{ channel: string }>(
@@ -130,6 +130,14 @@ async function tenant(port: number, visit: Visit): Promise<void> {
        claim AS (INSERT INTO holdfast.holdfast_claim VALUES ($4, $4, $1, 'l' || $2, 1, -9, true, 1, now(), $3, $3))
      INSERT INTO holdfast.holdfast_register VALUES ($1, $2, convert_to($3, 'UTF8'), 5, now(), 0, 0) ON CONFLICT DO NOTHING`,
     values,
+  );
+  const weight = random.pick(['1', '-9', '2147483647', '9223372036854775807']);
+  await sql(
+    port,
+    `INSERT INTO holdfast.holdfast_claim
+       SELECT $3, $3 || ' in line', namespace, line, 1, ${weight}, ${random.pick(['true', 'false'])}, last_token + ${random.int(20)}, now(), $4, $4
+       FROM holdfast.holdfast_line WHERE namespace = $1 AND line = 'l' || $2`,
+    [namespace, random.pick(visit.names), values[3], values[2]],
   );
 }
 

@@ -415,7 +415,7 @@ class Rows implements Disposable {
     this.#database.exec('BEGIN IMMEDIATE; DELETE FROM claim; DELETE FROM line; DELETE FROM session; COMMIT');
   }
 
-  addOdd({ namespace, random }: Visit): void {
+  addOdd({ namespace, names, random }: Visit): void {
     const [text, session, name] = [random.pick(GARBAGE), `${STRANGER} ${random.next()}`, strangeName(random)];
     const number = random.pick([-1, 0, 1e300, 'NaN', 2 ** 62]);
     const add = (table: string, ...values: unknown[]): void => {
@@ -425,22 +425,25 @@ class Rows implements Disposable {
     add('session', session, random.pick([namespace, STRANGER]), text, number, text, text, number, 0, number);
     add('watch', session, text, number, number);
     add('line', namespace, 'lock', name, number, number, number);
-    add(
-      'claim',
-      `${session} of nobody`,
-      session,
-      number,
-      namespace,
-      'lock',
-      name,
-      number,
-      number,
-      number,
-      1,
-      number,
-      text,
-      text,
-    );
+    const claim = (line: string, held: number): void =>
+      add(
+        'claim',
+        `${session} of nobody`,
+        `${session} ${line}`,
+        number,
+        namespace,
+        'lock',
+        line,
+        number,
+        number,
+        number,
+        held,
+        number,
+        text,
+        text,
+      );
+    claim(name, 1);
+    claim(random.pick(names), random.int(2));
     add('register', namespace, name, Buffer.from(text), 5, number, 0, 0, null);
   }
 

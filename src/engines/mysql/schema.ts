@@ -10,7 +10,7 @@ import type { Schema } from '../../kit/schema.js';
 import { warnOnce } from '../../kit/warn-once.js';
 import type { Database } from './client/database.js';
 import type { Row } from './client/port.js';
-import { procedureSteps, queueProcedures, queueProceduresOfNotes, queueTables, widerNotes } from './queue/protocol.js';
+import { lineProcedures, procedureSteps, sessionProcedures, queueTables, widerNotes } from './queue/protocol.js';
 import { mysqlFenceOpened, mysqlFenceTable } from '../../sql/fence-table.js';
 import { downgradeTable, registerTables, slotTables } from './tables.js';
 import { errnoOf, explained, isBeyond } from './client/errors.js';
@@ -29,7 +29,7 @@ function migrations(p: string): readonly Migration[] {
     { version: 2, about: 'the queue', statements: queueTables(p) },
     { version: 3, about: 'one row for each lock', statements: slotTables(p) },
     { version: 4, about: 'readers that were writers', statements: [downgradeTable(p)] },
-    { version: 5, about: 'the steps of the queue', statements: queueProcedures(p), optional: true },
+    { version: 5, about: 'steps of sessions', statements: sessionProcedures(p), optional: true },
     { version: 6, about: 'fences', statements: [mysqlFenceTable(p)] },
     {
       version: 7,
@@ -39,12 +39,7 @@ function migrations(p: string): readonly Migration[] {
         ...unlessColumn({ table: `${p}claim`, name: 'note', type: 'mediumblob' }, widerNotes(p)),
       ],
     },
-    {
-      version: 8,
-      about: 'notes of any size in a step of the queue',
-      statements: queueProceduresOfNotes(p),
-      optional: true,
-    },
+    { version: 8, about: 'steps of lines', statements: lineProcedures(p), optional: true },
   ];
 }
 
@@ -108,7 +103,7 @@ const WITHOUT_PROCEDURES = new Set([
 export async function hasProcedures(database: Database, prefix: string): Promise<boolean> {
   const nobody = Buffer.alloc(0);
   try {
-    await procedureSteps(database, prefix)('enter_2', [nobody, nobody, nobody, 0, nobody, 0, 0, 0, 0, nobody], {});
+    await procedureSteps(database, prefix)('enter_3', [nobody, nobody, nobody, 0, nobody, 0, 0, 0, 0, nobody], {});
     return true;
   } catch (error) {
     const { code = '' } = ((error as Error).cause ?? {}) as { code?: string };

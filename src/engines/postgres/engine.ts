@@ -102,7 +102,7 @@ export class QueueEngine implements Engine, QueueServices {
   // --- for sessions ---------------------------------------------------------------------------------------------
 
   async call(routine: string, ...args: readonly unknown[]): Promise<string | null> {
-    return answerOf(await this.#database.query(this.#text(routine, args.length), args));
+    return this.#database.read(this.#text(routine, args.length), args, answerOf);
   }
 
   async callAside(routine: string, ...args: readonly unknown[]): Promise<string | null> {

@@ -5,14 +5,14 @@
  * its writer said.
  */
 import type { Fence, Fenced, RegisterEntry, Registers } from '../../core/engine.js';
-import { defineScript, type RedisPort } from './client/port.js';
+import { defineRepeatable, type RedisPort } from './client/port.js';
 import { registerKey } from './queue/keys.js';
 
 /**
  * KEYS: the register. ARGV: what to do (`get`, `open`, `set`), token, mode, value, how long to keep it in ms; 0 for ever.
  * Answer: 1, value, token, age; 1 if there is no value; or 0 and the newest token. O(1).
  */
-const REGISTER = defineScript(String.raw`
+const REGISTER = defineRepeatable(String.raw`
 local what, token, mode, value, keepMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -49,3 +49,32 @@ test.each(['root', 'plain'])('odd rows keep nobody from a lock of the dead: %s',
   expect(await next.release()).toBe(true);
   expect(await kept.release()).toBe(true);
 });
+
+test.each(['root', 'plain'])('claims of nobody in a line of ours have no turn, and go: %s', async (user) => {
+  const namespace = `${user} line`;
+  const url = `mysql://${user}@127.0.0.1:${server.port}/test`;
+  await using holder = new Holdfast(url, { ttl: '60s', namespace });
+  await using waiter = new Holdfast(url, { ttl: '60s', namespace });
+  const held = await holder.mutex('job').acquire();
+  // Before and after whoever waits: what can't be counted, what fits, and what a session had that somebody has deleted.
+  const add = (at: number): Promise<unknown> =>
+    sql(
+      server.port,
+      ['1', '-1', HUGE, '2147483647']
+        .map(
+          (weight, more) =>
+            `INSERT INTO holdfast_claim SELECT namespace, kind, name, last + ${at + more}, 'nobody', '${namespace} ${at} ${weight}', 1, ${weight},
+             ${more % 2}, 0, 0, '', NULL FROM holdfast_line WHERE namespace = '${namespace}' AND name = 'job'`,
+        )
+        .join(';'),
+    );
+  await add(1);
+  const waiting = waiter.mutex('job').acquire({ timeout: '20s' });
+  await queued(waiter.mutex('job'), 1);
+  await add(1_000_000);
+  await sql(server.port, `UPDATE holdfast_line SET waiting = waiting + 3 WHERE namespace = '${namespace}'`);
+  expect(await held.release()).toBe(true);
+  const next = await waiting;
+  expect(await next.release()).toBe(true);
+  expect(await waiter.mutex('job').tryAcquire()).toBeDefined();
+});

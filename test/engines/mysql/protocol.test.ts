@@ -43,7 +43,7 @@ async function open(session: string, namespace: string): Promise<void> {
 /** A mutex named `job`; answers the state. */
 async function enter(session: string, namespace: string): Promise<string> {
   const claim = `'${session}', '${session}-1', '${namespace}', 0, 'job'`;
-  const answer = await sql(server.port, `CALL holdfast_enter_2(${claim}, 1, ${ALL}, ${ALL}, 1, '')`);
+  const answer = await sql(server.port, `CALL holdfast_enter_3(${claim}, 1, ${ALL}, ${ALL}, 1, '')`);
   return String((answer as unknown as RowDataPacket[][])[0]![0]!['state']);
 }
 
@@ -53,7 +53,7 @@ test('of enters that meet inside the server one is granted, and the others wait 
   for (const session of sessions) await open(session, 'meeting');
   // The line is there, and nobody has it.
   await enter('a', 'meeting');
-  await sql(server.port, `CALL holdfast_leave_1('a', 'a-1', 'meeting', 0, 'job')`);
+  await sql(server.port, `CALL holdfast_leave_2('a', 'a-1', 'meeting', 0, 'job')`);
   const other = await stage.pool().promise().getConnection();
   await other.beginTransaction();
   await other.query(`SELECT * FROM holdfast_line WHERE namespace = 'meeting' AND kind = 0 AND name = 'job' FOR UPDATE`);
@@ -75,7 +75,7 @@ test('a session whose beat is under way is not buried', async () => {
   await beating.beginTransaction();
   // As a beat does that was in time, and is not committed yet.
   await beating.query(`UPDATE holdfast_session SET expires = ${NOW} + ttl WHERE id = 'late'`);
-  const burial = track(sql(server.port, `CALL holdfast_bury_1('late', 0)`));
+  const burial = track(sql(server.port, `CALL holdfast_bury_2('late', 0)`));
   await eventually('the burial waits for the beat', async () => expect(await waitingInServer(server)).toBe(1));
   await beating.commit();
   beating.release();

@@ -108,7 +108,7 @@ describe('the tables', () => {
   test('of before notes could be long are widened, whether procedures are there or not', async () => {
     for (const [database, rest] of [
       ['narrow', ''],
-      ['narrowest', '; DROP PROCEDURE holdfast_enter_2; DELETE FROM holdfast_migration WHERE version = 5'],
+      ['narrowest', '; DROP PROCEDURE holdfast_enter_3; DELETE FROM holdfast_migration WHERE version = 5'],
     ] as const) {
       await sql(server.port, `CREATE DATABASE ${database}`);
       await use(urlOf(database));

@@ -46,7 +46,7 @@ test('without CREATE ROUTINE tables are made and locks work; routines are used w
   await using others = new Holdfast(`${urlOf('plain', 'poor')}?strategy=row`);
   expect(await others.mutex('job').run(async ({ held }) => held)).toBe(true);
   await using schema = (await schemaFromUrl(urlOf('root', 'poor')))!;
-  expect(await schema.apply()).toEqual(['5: the steps of the queue', '8: notes of any size in a step of the queue']);
+  expect(await schema.apply()).toEqual(['5: steps of sessions', '8: steps of lines']);
   // They are there, but this user may not run them.
   expect(await calls()).toBe(1);
   await sql(server.port, 'GRANT EXECUTE ON poor.* TO plain');

@@ -12,7 +12,7 @@ import { ConfigError, Holdfast, type Lease } from '../../../src/index.js';
 import { startPgBouncer } from '../../servers/pgbouncer.js';
 import { sql, startPostgres } from '../../servers/postgres.js';
 import type { Server } from '../../servers/server.js';
-import { waitFor } from '../../servers/wait.js';
+import { eventually, waitFor } from '../../servers/wait.js';
 import { expectDocumented } from '../settings-table.js';
 import { Kit } from './kit.js';
 
@@ -164,21 +164,55 @@ test('where a lock works, so does the first one, which makes the tables', async 
   expect(failures.filter((failure) => failure !== undefined)).toEqual([]);
 });
 
-test('a connection that the application has changed later is noticed, too', async () => {
+const REPEATABLE = 'SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ';
+
+test('a connection that the application has changed later is not used, and another one is', async () => {
   const pool = kit.pool({ max: 2 });
   const locks = kit.locks(pool, { ttl: '1m' });
   await locks.mutex('x').run(() => {});
   const clients = await Promise.all([pool.connect(), pool.connect()]);
   for (const client of clients) {
-    await client.query('SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ');
+    await client.query(REPEATABLE);
     client.release();
   }
+  expect(await locks.mutex('x').run(({ held }) => held)).toBe(true);
+});
+
+test('an application that changes every connection later is told', async () => {
+  const pool = kit.pool();
+  const locks = kit.locks(pool, { ttl: '1m' });
+  await locks.mutex('x').run(() => {});
+  for (const client of await Promise.all(Array.from({ length: 10 }, () => pool.connect()))) {
+    await client.query(REPEATABLE);
+    client.release();
+  }
+  pool.on('connect', (client) => void client.query(REPEATABLE));
   const refused = await locks
     .mutex('x')
     .acquire()
     .catch((error: unknown) => error);
   expect(refused).toBeInstanceOf(ConfigError);
   expect(String(refused)).toContain('repeatable read');
+});
+
+test('a setting that an operator has made and taken back leaves nothing behind', async () => {
+  await kit.sql('CREATE ROLE changing LOGIN SUPERUSER');
+  const locks = kit.locks(kit.url.replace('//postgres@', '//changing@'), { ttl: '3s' });
+  const acquire = (name: string): Promise<unknown> =>
+    locks
+      .mutex(name)
+      .run(() => 'held')
+      .catch((error: unknown) => (error instanceof ConfigError ? 'refused' : undefined));
+  // Together, so that they need many connections.
+  const acquired = async (): Promise<unknown> =>
+    [...new Set(await Promise.all('abcdefgh'.split('').map(acquire)))].join();
+  expect(await acquired()).toBe('held');
+  await kit.sql(`ALTER ROLE changing SET default_transaction_isolation = 'serializable'`);
+  await kit.endConnections();
+  await eventually('it is noticed', async () => expect(await acquired()).toBe('refused'));
+  await kit.sql('ALTER ROLE changing RESET default_transaction_isolation');
+  // No connection is ended with it.
+  await eventually('it is as before', async () => expect(await acquired()).toBe('held'));
 });
 
 test('a full queue of messages fails no release, and the next is served all the same', async () => {

@@ -130,6 +130,21 @@ describe('a row that is deleted by hand', () => {
     await Promise.all([second, third].map(async (each) => expect(await (await each).release()).toBe(true)));
   });
 
+  test('claims of nobody go with the next beat of anybody, from lines that are held, waited in or used by none', async () => {
+    const { lease, second, third } = await line();
+    const add = file.prepare(`INSERT INTO claim VALUES (?, ?, ?, 'holdfast', 'lock', ?, 1, ?, ?, ?, 0, '{', NULL)`);
+    // Also as what no session can be called.
+    for (const session of ['nobody', Buffer.from('nobody'), '\u{1f47b}'])
+      for (const [at, name] of ['job', 'made', 'idle'].entries())
+        for (const held of [0, 1]) add.run(session, `${name} ${held}`, at, name, 2 ** 62, -1, held);
+    file.exec(`INSERT INTO watch VALUES ('nobody', 'another boot', 1, 1)`);
+    const left = (table: string): unknown =>
+      file.prepare(`SELECT count(*) AS n FROM ${table} WHERE session NOT IN (SELECT id FROM session)`).get();
+    await eventually('they are gone', async () => expect([left('claim'), left('watch')]).toEqual([{ n: 0 }, { n: 0 }]));
+    expect(await lease.release()).toBe(true);
+    for (const each of [second, third]) expect(await (await each).release()).toBe(true);
+  });
+
   test('a session’s: nobody has to wait for anything to have its name', async () => {
     await open('10m').mutex('job').acquire();
     file.exec('DELETE FROM session');

@@ -5,6 +5,20 @@ const LOCKS = 'test/engines/memcached/locks.test.ts';
 
 export const memcached: readonly TestedBug[] = [
   {
+    name: 'a line without an end is kept for ever',
+    edits: [
+      {
+        file: 'engines/memcached/client/replies.ts',
+        find: "if (this.#rest.length > LONGEST_LINE) throw new Error('memcached sent a line without an end.');",
+        replace: '',
+      },
+    ],
+    foundBy: {
+      file: 'test/unit/engines/memcached/client/replies.test.ts',
+      test: 'a line without an end is an error before it takes up memory',
+    },
+  },
+  {
     name: 'a renewal does not ask which version it renews',
     edits: [
       {

@@ -7,6 +7,26 @@ const STATEMENTS = 'engines/mysql/queue/statements.ts';
 
 export const mysqlQueue: readonly TestedBug[] = [
   {
+    name: 'a claim of nobody has its turn',
+    edits: [
+      { file: 'engines/mysql/queue/protocol.ts', find: 'ELSEIF v_session IS NULL THEN', replace: 'ELSEIF FALSE THEN' },
+    ],
+    foundBy: {
+      file: 'test/engines/mysql/garbage.test.ts',
+      test: 'claims of nobody in a line of ours have no turn, and go: root',
+    },
+  },
+  {
+    name: 'a claim of nobody has its turn, by plain statements',
+    edits: [
+      { file: 'engines/mysql/queue/statements.ts', find: 'if (session === null) {', replace: 'if (weight === null) {' },
+    ],
+    foundBy: {
+      file: 'test/engines/mysql/garbage.test.ts',
+      test: 'claims of nobody in a line of ours have no turn, and go: plain',
+    },
+  },
+  {
     name: 'an enter does not lock its line',
     edits: [
       {

@@ -7,6 +7,20 @@ const ROUTINES = 'engines/postgres/protocol.ts';
 
 export const postgresQueue: readonly TestedBug[] = [
   {
+    name: 'a connection with an odd setting goes back to the pool',
+    edits: [
+      {
+        file: 'engines/postgres/engine.ts',
+        find: 'return this.#database.read(this.#text(routine, args.length), args, answerOf);',
+        replace: 'return answerOf(await this.#database.query(this.#text(routine, args.length), args));',
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/postgres/settings.test.ts',
+      test: 'a connection that the application has changed later is not used, and another one is',
+    },
+  },
+  {
     name: 'a beat is lost with a crash where synchronous_commit is off',
     edits: [
       {

@@ -11,6 +11,25 @@ const EPOCHS = 'test/engines/redis/epochs.test.ts';
 
 export const redisQueue: readonly TestedBug[] = [
   {
+    name: 'a leave is repeated on another connection, and finds nothing',
+    edits: [
+      {
+        file: 'engines/redis/queue/batch.ts',
+        find: "new Set(['enter', 'reap'])",
+        replace: "new Set(['enter', 'leave', 'reap'])",
+      },
+    ],
+    foundBy: {
+      file: 'test/engines/redis/ended.test.ts',
+      test: 'what is asked is asked once more: after the server has done it',
+    },
+  },
+  {
+    name: 'the subscriber tells its name on every connection',
+    edits: [{ file: 'engines/redis/client/ioredis.ts', find: '  disableClientInfo: true,\n', replace: '' }],
+    foundBy: { file: 'test/engines/redis/clients-silence.test.ts', test: 'a balancer without a backend' },
+  },
+  {
     name: 'a free lock is given to a session that is dead',
     edits: [{ file: USUAL, find: 'if dies <= nowMs or (leastGuard', replace: 'if (leastGuard' }],
     foundBy: { file: STEPS, test: 'does not get a free lock' },

@@ -7,6 +7,17 @@ const SURGERY = 'test/engines/sqlite/surgery.test.ts';
 
 export const sqlite: readonly TestedBug[] = [
   {
+    name: 'claims of nobody that are in nobody’s way stay for ever',
+    edits: [
+      {
+        file: 'engines/sqlite/census.ts',
+        find: 'return this.#orphans().concat(this.#over(this.#all()));',
+        replace: 'return this.#over(this.#all());',
+      },
+    ],
+    foundBy: { file: SURGERY, test: 'claims of nobody go with the next beat of anybody' },
+  },
+  {
     name: 'whoever grants wakes nobody',
     edits: [{ file: 'engines/sqlite/protocol.ts', find: '      this.#told.add(next.session);\n', replace: '' }],
     foundBy: { file: 'test/engines/sqlite/doorbell.test.ts', test: 'whoever leaves wakes the next one' },

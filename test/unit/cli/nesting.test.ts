@@ -35,6 +35,10 @@ describe('two places', () => {
   ])('%s and %s', (outer, inner) => expect(isInside(outer, inner)).toBe(false));
 });
 
+test('a path of nothing but slashes takes no time', { timeout: 5_000 }, () => {
+  expect(isInside(`redis://h/${'/'.repeat(80_000)}x`, 'redis://h')).toBe(false);
+});
+
 test('nothing of a URL is in the environment of the command', () => {
   const { env } = enterNesting('a', want, 'redis://user:secret@host:1/0?sentinelPassword=hidden', {});
   expect(JSON.stringify(env)).not.toMatch(/user|secret|host|hidden/);

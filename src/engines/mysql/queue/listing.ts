@@ -15,7 +15,8 @@ export async function* listLines(
   const rows = await database.rows(
     `SELECT c.kind, c.name, CAST(l.capacity AS CHAR), c.id, c.held, CAST(c.weight AS CHAR), CAST(c.token AS CHAR),
         CAST(c.since DIV 1000 AS CHAR), c.note
-      FROM ${p}claim c JOIN ${p}line l ON l.namespace = c.namespace AND l.kind = c.kind AND l.name = c.name
+      FROM ${p}claim c JOIN ${p}session s ON s.id = c.session
+        JOIN ${p}line l ON l.namespace = c.namespace AND l.kind = c.kind AND l.name = c.name
       WHERE c.namespace = ? AND c.kind IN (0, 1) AND ${where} ORDER BY c.kind, c.name, c.token`,
     [namespace, ...values],
   );

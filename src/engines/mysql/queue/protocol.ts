@@ -44,7 +44,7 @@ export const KINDS: readonly LineKind[] = ['lock', 'semaphore'];
 
 /** Buries whoever is dead. */
 export async function buryTheDead({ steps, namespace }: QueueTables): Promise<void> {
-  await steps('reap_1', [namespace], {});
+  await steps('reap_2', [namespace], {});
 }
 
 /** The primary key of a line. */
@@ -55,7 +55,7 @@ export type ClaimKey = readonly [session: Buffer, id: Buffer, ...line: LineKey];
 
 /** What each procedure is called with. */
 export interface StepValues {
-  readonly enter_2: readonly [
+  readonly enter_3: readonly [
     ...claim: ClaimKey,
     serial: number,
     weight: number,
@@ -63,11 +63,11 @@ export interface StepValues {
     wait: number,
     note: Buffer,
   ];
-  readonly leave_1: ClaimKey;
-  readonly reweigh_1: readonly [...claim: ClaimKey, weight: number];
+  readonly leave_2: ClaimKey;
+  readonly reweigh_2: readonly [...claim: ClaimKey, weight: number];
   readonly beat_1: readonly [session: Buffer, namespace: Buffer, unsettled: Buffer];
-  readonly reap_1: readonly [namespace: Buffer];
-  readonly bury_1: readonly [session: Buffer, force: number];
+  readonly reap_2: readonly [namespace: Buffer];
+  readonly bury_2: readonly [session: Buffer, force: number];
   readonly clean_1: readonly [namespace: Buffer, kind: number, after: Buffer, many: number, idleUs: number];
 }
 
@@ -128,13 +128,13 @@ export function queueTables(p: string): readonly string[] {
 }
 
 /** A new version of a procedure gets a new name, so that old and new processes can run beside each other. */
-export function queueProcedures(p: string): readonly string[] {
-  return [admit(p), bury(p), reap(p), leave(p), reweigh(p), beat(p), clean(p)];
+export function sessionProcedures(p: string): readonly string[] {
+  return [beat(p), clean(p)];
 }
 
-/** The one that was changed since. */
-export function queueProceduresOfNotes(p: string): readonly string[] {
-  return [enter(p)];
+/** Those that were changed since. */
+export function lineProcedures(p: string): readonly string[] {
+  return [admit(p), bury(p), reap(p), enter(p), leave(p), reweigh(p)];
 }
 
 /** A leader's value may have 64 KiB, and is JSON in a note, where a character may take six bytes: more than a BLOB holds. */
@@ -156,27 +156,39 @@ const UNDO = `DECLARE EXIT HANDLER FOR SQLEXCEPTION
     RESIGNAL;
   END;`;
 
-/** Grants to those after the frontier while they fit. The line's row is locked by the caller, who also writes it. O(grants). */
-const admit = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}admit_1(
+/**
+ * Grants to those after the frontier while they fit. Claims of nobody go, and who is left is counted: there may be rows that no
+ * count has. The line's row is locked by the caller, who also writes it. Sessions are not locked, or the order of locks would be
+ * broken: a claim is deleted before its session is, so one that has none was written by hand. O(grants).
+ */
+const admit = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}admit_2(
   ${LINE_PARAMETERS}, IN p_capacity BIGINT,
   INOUT p_held BIGINT, INOUT p_waiting BIGINT, INOUT p_frontier BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_token, v_weight BIGINT;
+  DECLARE v_session ${IDS};
   admitting: WHILE p_waiting > 0 DO
     SET v_token = NULL;
-    SELECT token, weight INTO v_token, v_weight FROM ${p}claim
-      WHERE ${LINE} AND token > p_frontier ORDER BY token LIMIT 1;
-    IF v_token IS NULL OR p_held + v_weight > p_capacity THEN
+    SELECT c.token, c.weight, s.id INTO v_token, v_weight, v_session
+      FROM ${p}claim c LEFT JOIN ${p}session s ON s.id = c.session
+      WHERE c.namespace = p_namespace AND c.kind = p_kind AND c.name = p_name AND c.token > p_frontier
+      ORDER BY c.token LIMIT 1;
+    IF v_token IS NULL THEN
+      SET p_waiting = 0;
+    ELSEIF v_session IS NULL THEN
+      DELETE FROM ${p}claim WHERE ${LINE} AND token = v_token;
+    ELSEIF p_held + v_weight > p_capacity THEN
       LEAVE admitting;
+    ELSE
+      UPDATE ${p}claim SET held = 1, news = ${NOW} WHERE ${LINE} AND token = v_token;
+      SET p_held = p_held + v_weight, p_waiting = p_waiting - 1, p_frontier = v_token;
     END IF;
-    UPDATE ${p}claim SET held = 1, news = ${NOW} WHERE ${LINE} AND token = v_token;
-    SET p_held = p_held + v_weight, p_waiting = p_waiting - 1, p_frontier = v_token;
   END WHILE;
 END`;
 
 /** Takes a session and all of its claims away: if it is over, or by force. O(claims). */
-const bury = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}bury_1(IN p_session ${IDS}, IN p_force TINYINT)
+const bury = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}bury_2(IN p_session ${IDS}, IN p_force TINYINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_expires, v_rows BIGINT;
@@ -218,7 +230,7 @@ BEGIN
           FETCH claims INTO v_next_namespace, v_next_kind, v_next_name, v_next_token;
           SET v_end = v_missing;
         END WHILE;
-        CALL ${p}admit_1(v_namespace, v_kind, v_name, v_capacity, v_held, v_waiting, v_frontier);
+        CALL ${p}admit_2(v_namespace, v_kind, v_name, v_capacity, v_held, v_waiting, v_frontier);
         UPDATE ${p}line SET held = v_held, waiting = v_waiting, frontier = v_frontier, touched = ${NOW}
           WHERE namespace = v_namespace AND kind = v_kind AND name = v_name;
       END WHILE;
@@ -235,7 +247,7 @@ END`;
  * Buries sessions that are over, a few in one call: whoever comes next goes on. One whose rows can't be counted is left, and any of
  * them come first, so that it can't keep the others from their turn.
  */
-const reap = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}reap_1(IN p_namespace ${KEY})
+const reap = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}reap_2(IN p_namespace ${KEY})
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_session ${IDS};
@@ -248,7 +260,7 @@ BEGIN
     IF v_session IS NULL THEN
       LEAVE reaping;
     END IF;
-    CALL ${p}bury_1(v_session, 0);
+    CALL ${p}bury_2(v_session, 0);
   UNTIL v_count >= 16 END REPEAT;
 END`;
 
@@ -292,12 +304,12 @@ const look = (p: string): string => `trying: LOOP
     END IF;
     -- Sessions are locked before lines: give the line back first.
     ROLLBACK;
-    CALL ${p}reap_1(p_namespace);
+    CALL ${p}reap_2(p_namespace);
     SET v_tries = 1;
   END LOOP;`;
 
 /** Answer: held and the token; waiting; refused; mismatch and the line's capacity; gone. O(1), and what is reaped. */
-const enter = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}enter_2(
+const enter = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}enter_3(
   IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS},
   IN p_serial BIGINT, IN p_weight BIGINT, IN p_capacity BIGINT, IN p_wait TINYINT, IN p_note MEDIUMBLOB)
 SQL SECURITY INVOKER
@@ -325,7 +337,7 @@ entering: BEGIN
 END`;
 
 /** Answer: whether it stood there, and whether somebody was admitted. O(1), and whom it admits. */
-const leave = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}leave_1(
+const leave = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}leave_2(
   IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS})
 SQL SECURITY INVOKER
 leaving: BEGIN
@@ -346,7 +358,7 @@ leaving: BEGIN
   SET v_held = v_held - IF(v_claim_held, v_weight, 0), v_waiting = v_waiting - IF(v_claim_held, 0, 1);
   SET v_before = v_frontier;
   IF v_waiting > 0 THEN
-    CALL ${p}admit_1(p_namespace, p_kind, p_name, v_capacity, v_held, v_waiting, v_frontier);
+    CALL ${p}admit_2(p_namespace, p_kind, p_name, v_capacity, v_held, v_waiting, v_frontier);
   END IF;
   UPDATE ${p}line SET held = v_held, waiting = v_waiting, frontier = v_frontier, touched = ${NOW} WHERE ${LINE};
   COMMIT;
@@ -354,7 +366,7 @@ leaving: BEGIN
 END`;
 
 /** Makes a claim lighter where it stands. O(1), and whom it admits. */
-const reweigh = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}reweigh_1(
+const reweigh = (p: string): string => `CREATE PROCEDURE IF NOT EXISTS ${p}reweigh_2(
   IN p_session ${IDS}, IN p_id ${IDS}, ${LINE_PARAMETERS}, IN p_weight BIGINT)
 SQL SECURITY INVOKER
 reweighing: BEGIN
@@ -372,7 +384,7 @@ reweighing: BEGIN
   END IF;
   UPDATE ${p}claim SET weight = p_weight WHERE ${LINE} AND token = v_token;
   SET v_held = v_held - IF(v_claim_held, v_weight - p_weight, 0);
-  CALL ${p}admit_1(p_namespace, p_kind, p_name, v_capacity, v_held, v_waiting, v_frontier);
+  CALL ${p}admit_2(p_namespace, p_kind, p_name, v_capacity, v_held, v_waiting, v_frontier);
   UPDATE ${p}line SET held = v_held, waiting = v_waiting, frontier = v_frontier, touched = ${NOW} WHERE ${LINE};
   COMMIT;
 END`;

@@ -49,7 +49,7 @@ export class QueueSession implements Session, PolledSession {
     const { tables, poll } = this.#setup;
     if (wait) this.#awaited.add(id);
     const [row] = await tables.steps(
-      'enter_2',
+      'enter_3',
       [...this.#claim(id, line), serial, weight, capacity, wait ? 1 : 0, bytes(note)],
       this.#options,
     );
@@ -62,14 +62,14 @@ export class QueueSession implements Session, PolledSession {
   async leave({ id, line }: ClaimRef): Promise<boolean> {
     const { tables, poll } = this.#setup;
     this.#awaited.delete(id);
-    const [row] = await tables.steps('leave_1', this.#claim(id, line), this.#options);
+    const [row] = await tables.steps('leave_2', this.#claim(id, line), this.#options);
     // It may have been granted to ourselves.
     if (Number(row![1]) === 1) poll.hurry();
     return Number(row![0]) === 1;
   }
 
   async reweigh({ id, line, weight }: Claim): Promise<void> {
-    await this.#setup.tables.steps('reweigh_1', [...this.#claim(id, line), weight], this.#options);
+    await this.#setup.tables.steps('reweigh_2', [...this.#claim(id, line), weight], this.#options);
     this.#setup.poll.hurry();
   }
 
@@ -89,7 +89,7 @@ export class QueueSession implements Session, PolledSession {
   async close(): Promise<void> {
     this.#awaited.clear();
     this.#setup.poll.forget(this);
-    await this.#setup.tables.steps('bury_1', [this.key, 1], {});
+    await this.#setup.tables.steps('bury_2', [this.key, 1], {});
   }
 
   news(id: string, token: bigint | undefined, evicted: string | undefined): void {

@@ -53,15 +53,15 @@ class Statements implements StepTable {
     this.#p = prefix;
   }
 
-  async enter_2(values: StepValues['enter_2'], options: CallOptions): Answer {
+  async enter_3(values: StepValues['enter_3'], options: CallOptions): Answer {
     const first = await this.#database.transact((tx) => this.#enter(tx, values, true), options);
     if (first) return [first];
     // Sessions are locked before lines: the line was given back first.
-    await this.reap_1([values[2]]);
+    await this.reap_2([values[2]]);
     return [(await this.#database.transact((tx) => this.#enter(tx, values, false), options))!];
   }
 
-  leave_1([session, id, ...key]: StepValues['leave_1'], options: CallOptions): Answer {
+  leave_2([session, id, ...key]: StepValues['leave_2'], options: CallOptions): Answer {
     return this.#database.transact(async (tx) => {
       const line = await this.#lock(tx, key);
       const claim = await this.#claim(tx, session, id);
@@ -76,7 +76,7 @@ class Statements implements StepTable {
     }, options);
   }
 
-  reweigh_1([session, id, namespace, kind, name, weight]: StepValues['reweigh_1'], options: CallOptions): Answer {
+  reweigh_2([session, id, namespace, kind, name, weight]: StepValues['reweigh_2'], options: CallOptions): Answer {
     return this.#database.transact(async (tx) => {
       const line = await this.#lock(tx, [namespace, kind, name]);
       const claim = await this.#claim(tx, session, id);
@@ -104,19 +104,19 @@ class Statements implements StepTable {
     );
   }
 
-  async reap_1([namespace]: StepValues['reap_1']): Answer {
+  async reap_2([namespace]: StepValues['reap_2']): Answer {
     const find = `SELECT id FROM ${this.#p}session WHERE namespace = ? AND expires <= ${NOW} ORDER BY RAND() LIMIT 1`;
     for (let count = 0; count < REAP_AT_ONCE; count += 1) {
       const [row] = await this.#database.rows(find, [namespace]);
       if (!row) break;
-      await this.bury_1([row[0] as Buffer, 0]).catch((error: unknown) => {
+      await this.bury_2([row[0] as Buffer, 0]).catch((error: unknown) => {
         if (!isOutOfRange(error)) throw error;
       });
     }
     return [];
   }
 
-  async bury_1([session, force]: StepValues['bury_1']): Answer {
+  async bury_2([session, force]: StepValues['bury_2']): Answer {
     while (await this.#database.transact((tx) => this.#bury(tx, session, force === 1)));
     return [];
   }
@@ -146,7 +146,7 @@ class Statements implements StepTable {
   }
 
   /** Undefined: something is in the way and somebody is dead, who may be asked to be buried first. */
-  async #enter(tx: Transaction, values: StepValues['enter_2'], mayReap: boolean): Promise<Row | undefined> {
+  async #enter(tx: Transaction, values: StepValues['enter_3'], mayReap: boolean): Promise<Row | undefined> {
     const [session, id, namespace, kind, name, serial, weight, capacity, wait, note] = values;
     const key: LineKey = [namespace, kind, name];
     const alive = `SELECT CAST(expires AS CHAR) FROM ${this.#p}session WHERE id = ? LOCK IN SHARE MODE`;
@@ -238,19 +238,24 @@ class Statements implements StepTable {
     await this.#write(tx, line);
   }
 
-  /** Grants to those after the frontier while they fit. */
+  /** Grants to those after the frontier while they fit. Claims of nobody go, and who is left is counted. */
   async #admit(tx: Transaction, line: LineRow): Promise<void> {
     const p = this.#p;
-    const find = `SELECT CAST(token AS CHAR), CAST(weight AS CHAR) FROM ${p}claim
-      WHERE ${LINE} AND token > ? ORDER BY token LIMIT ${ADMIT_AT_ONCE}`;
+    const find = `SELECT CAST(c.token AS CHAR), CAST(c.weight AS CHAR), s.id FROM ${p}claim c LEFT JOIN ${p}session s ON s.id = c.session
+      WHERE c.namespace = ? AND c.kind = ? AND c.name = ? AND c.token > ? ORDER BY c.token LIMIT ${ADMIT_AT_ONCE}`;
+    const forget = `DELETE FROM ${p}claim WHERE ${LINE} AND token = ?`;
     const grant = `UPDATE ${p}claim SET held = 1, news = ${NOW} WHERE ${LINE} AND token > ? AND token <= ?`;
-    for (let isMore = true; isMore && line.waiting > 0;) {
+    for (let isFull = false; !isFull && line.waiting > 0;) {
       const before = line.frontier;
       const claims = await tx.rows(find, [...line.key, before]);
-      isMore = claims.length === ADMIT_AT_ONCE;
-      for (const [token, weight] of claims) {
-        isMore &&= line.held + Number(weight) <= line.capacity;
-        if (line.held + Number(weight) > line.capacity) break;
+      if (claims.length === 0) line.waiting = 0;
+      for (const [token, weight, session] of claims) {
+        if (session === null) {
+          await tx.change(forget, [...line.key, BigInt(text(token))]);
+          continue;
+        }
+        isFull = line.held + Number(weight) > line.capacity;
+        if (isFull) break;
         line.held += Number(weight);
         line.waiting -= 1;
         line.frontier = BigInt(text(token));

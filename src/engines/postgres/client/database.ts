@@ -4,7 +4,7 @@
  * next statement's.
  */
 import { createHash } from 'node:crypto';
-import { EngineError, type HoldfastError } from '../../../core/errors.js';
+import { ConfigError, EngineError, type HoldfastError } from '../../../core/errors.js';
 import { clearInterval, clearTimeout, setInterval, setTimeout } from '../../../core/real-time.js';
 import { explain, isConflict, isForgotten, isMissing, isReadOnly, isRefusal } from './errors.js';
 
@@ -84,18 +84,30 @@ export class Database {
   }
 
   /** One statement, in a transaction of its own. */
-  async query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+  query(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+    return this.read(text, values, (rows) => rows);
+  }
+
+  /**
+   * The same for what depends on how a connection is set.
+   *
+   * @param reader of the answer. Where it throws a ConfigError the connection is destroyed and another one asked: settings that have
+   *   been changed since, and put right since, are those of the connections that were made meanwhile.
+   */
+  async read<T>(text: string, values: readonly unknown[], reader: (rows: readonly Row[]) => T): Promise<T> {
     let remade = false;
     for (let tried = 1; ; tried += 1) {
       try {
         const { patienceMs, prepares } = this;
-        return await this.#once((client) => ask(client, { text, values, limitMs: patienceMs, prepares }));
+        const question = { text, values, limitMs: patienceMs, prepares };
+        return await this.#once(async (client) => reader(await ask(client, question)));
       } catch (error) {
         // Somebody has made the connection forget all that was prepared on it.
         if (isForgotten(error)) this.prepares = false;
         else if (!remade && (await this.remade(error))) remade = true;
         // One that meets a server without writes is destroyed, and the next one may lead to its successor.
-        else if (tried === TRIES || !(isConflict(error) || isReadOnly(error))) throw explain(error);
+        else if (tried === TRIES || !(isConflict(error) || isReadOnly(error) || error instanceof ConfigError))
+          throw explain(error);
       }
     }
   }

@@ -25,6 +25,8 @@ const RETRY_MS = 200;
 /** Longer than any message takes to come. */
 const DEAF_AFTER_MS = 3_000;
 const PROOF = 'proof ';
+/** The connection is ours alone, so it has the level that beats need, whatever that of the role or of the database. */
+const OWN_ISOLATION = `SELECT pg_catalog.set_config('default_transaction_isolation', 'read committed', false)`;
 
 export class Listener {
   readonly #options: ListenerOptions;
@@ -90,6 +92,7 @@ export class Listener {
       .then(async () => {
         // Held locks keep no process alive.
         client.unref();
+        await ask(client, { text: OWN_ISOLATION, limitMs: database.patienceMs });
         await ask(client, { text: `LISTEN "${channel}"`, limitMs: database.patienceMs });
         this.prove();
         this.#suspect(client);

@@ -44,6 +44,11 @@ export function whenReady(subscriber: Subscriber): Promise<void> {
   });
 }
 
+/** In the place of what ioredis says, which is about its own options. */
+export const ENDED =
+  'The connection was ended before the answer had come, by the server or by something in between. If it happens often, look at ' +
+  'the setting `timeout` of Redis, and at the idle limits of proxies.';
+
 export const STRANGER = `The connection was closed before Redis had answered. ${orStranger('Redis, with or without TLS as in the URL,')}`;
 
 /** What calls are told when there is no connection, or was none for too long. */

@@ -7,6 +7,7 @@ import {
   CLUSTER_SUBSCRIBER_NODE_OPTIONS,
   CLUSTER_SUBSCRIBER_OPTIONS,
   type Connection,
+  ENDED,
   isAftermath,
   isTimeUp,
   rootOf,
@@ -110,16 +111,33 @@ export class IoredisPort implements RedisPort {
     if (owned) this.#own(client);
   }
 
-  run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const answer = this.#run(script, keys, args)
+      .catch((error: unknown) => {
+        if (!script.repeatable || !this.#hasEndedUnderUs(error)) throw error;
+        return this.#run(script, keys, args);
+      })
+      .catch((error: unknown) => this.#explain(error));
+    return this.#owned ? this.#awake(answer) : answer;
+  }
+
+  #run({ sha1, text }: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const words = [...keys, ...args];
     const client = this.#client;
     if (this.#owned && client.status === 'end' && !this.#closed) void client.connect().catch(() => {});
-    const answer = runCached(
+    return runCached(
       client.evalsha(sha1, keys.length, ...words),
       () => client.eval(text, keys.length, ...words),
       this.#leave,
-    ).catch((error: unknown) => this.#explain(error));
-    return this.#owned ? this.#awake(answer) : answer;
+    );
+  }
+
+  /**
+   * A server that ends idle connections may do so in the very moment in which one is used. For what can't be repeated the core finds
+   * out what came of it.
+   */
+  #hasEndedUnderUs(error: unknown): boolean {
+    return this.#owned && !this.cluster && !this.#closed && this.#broken === undefined && isAftermath(error);
   }
 
   /** A call under way keeps the process alive; a connection does not. */
@@ -140,8 +158,8 @@ export class IoredisPort implements RedisPort {
     // Behind Sentinel commands wait for a connection until their time is over.
     const isLater = isAftermath(error) || (!this.cluster && isTimeUp(error));
     const known = isLater && this.#broken !== undefined ? this.#broken : error;
-    if (this.#doors.length === 0 || !isAftermath(known)) throw known;
-    throw (await refusalsOf(this.#doors)) ?? known;
+    if (!isAftermath(known)) throw known;
+    throw (await refusalsOf(this.#doors)) ?? new EngineError(ENDED, { cause: known });
   }
 
   /**

@@ -35,10 +35,16 @@ export interface Subscription {
 export interface Script {
   readonly text: string;
   readonly sha1: string;
+  /** Run a second time, it does and answers the same. */
+  readonly repeatable?: boolean;
 }
 
 export function defineScript(text: string): Script {
   return { text, sha1: createHash('sha1').update(text).digest('hex') };
+}
+
+export function defineRepeatable(text: string): Script {
+  return { ...defineScript(text), repeatable: true };
 }
 
 /**

@@ -17,7 +17,9 @@ const DIAL_MS = 1_000;
 export async function refusalsOf(addresses: readonly Address[]): Promise<Error | undefined> {
   const refusals = await Promise.all(addresses.map(refusalOf));
   const words = refusals.flatMap((refusal) => (refusal ? [refusal.message || String(refusal.code)] : []));
-  return words.length < addresses.length ? undefined : new Error(words.join(', '), { cause: refusals[0] });
+  return words.length === 0 || words.length < addresses.length
+    ? undefined
+    : new Error(words.join(', '), { cause: refusals[0] });
 }
 
 function refusalOf({ host, port }: Address): Promise<NodeJS.ErrnoException | undefined> {

@@ -6,7 +6,7 @@ import type { Clock } from '../../../core/clock.js';
 import { nextTick, setTimeout } from '../../../core/real-time.js';
 import { DeathWatch } from '../../../kit/death-watch.js';
 import { EngineError } from '../../../core/errors.js';
-import { defineScript, type RedisPort } from '../client/port.js';
+import { defineScript, type RedisPort, type Script } from '../client/port.js';
 import { guardWord } from '../epoch-guard.js';
 import { STEPS } from './protocol.js';
 
@@ -29,6 +29,13 @@ export interface ShardOptions {
 
 /** A script blocks the server while it runs: a step takes some 10 µs. */
 const STEPS_AT_ONCE = 100;
+
+/**
+ * A claim that stands has the same answer again, and the dead are dead. Not a leave: one that finds nothing the second time would
+ * be taken for a loss.
+ */
+const REPEATABLE: ReadonlySet<string> = new Set(['enter', 'reap']);
+const REPEATABLE_STEPS: Script = { ...STEPS, repeatable: true };
 
 /** While a slot migrates, its keys may be on two nodes for a moment. */
 const MIGRATION_TRIES = 40;
@@ -79,7 +86,8 @@ export class Shard {
   #perform(steps: readonly Step[], tried = 1): void {
     const args = [...this.#head];
     for (const { words } of steps) args.push(...words);
-    this.#options.port.run(STEPS, this.#keys, args).then(
+    const script = steps.every(({ words: [what] }) => REPEATABLE.has(what!)) ? REPEATABLE_STEPS : STEPS;
+    this.#options.port.run(script, this.#keys, args).then(
       (answers) => this.#answered(steps, answers as readonly unknown[]),
       (error: unknown) => {
         if (tried < MIGRATION_TRIES && isMigrating(error)) {

@@ -2,13 +2,13 @@
 import type { EngineClaim, EngineLine, LineQuery, LineRef } from '../../../core/engine.js';
 import { lineId, lineRef } from '../../../kit/line-id.js';
 import { chunks } from '../chunks.js';
-import { defineScript, type RedisPort } from '../client/port.js';
+import { defineRepeatable, type RedisPort } from '../client/port.js';
 import { LAYOUT } from './script/records.js';
 
 const PAGE = 200;
 
 /** KEYS: order. ARGV: what ids begin with, an id to begin after or '', how many. Answer: ids, in order. O(lines × log n). */
-const LINES = defineScript(String.raw`
+const LINES = defineRepeatable(String.raw`
 local from, to, found = '[L' .. ARGV[1], '(L' .. ARGV[1] .. '\255', {}
 if ARGV[2] ~= '' then from = '(L' .. ARGV[2] .. '\n\255' end
 while #found < tonumber(ARGV[3]) do
@@ -25,7 +25,7 @@ return found
  * KEYS: state, order. ARGV: a line's id. Answer: capacity, then for each claim id, place, weight, token, since, note. What can't be
  * read is passed over. O(claims).
  */
-const VIEW = defineScript(String.raw`
+const VIEW = defineRepeatable(String.raw`
 local line = redis.call('HGET', KEYS[1], 'l' .. ARGV[1])
 local fine, capacity, _, _, frontier = pcall(struct.unpack, '${LAYOUT.line}', line)
 if not fine then return {} end

@@ -8,7 +8,7 @@
  * out for one ttl (its uptime tells), and after that whatever is close to its clock is above all it had accepted before.
  */
 import { OWNS, TELL } from '../slots/plain.js';
-import { defineScript } from '../client/port.js';
+import { defineRepeatable, defineScript } from '../client/port.js';
 
 /**
  * ARGV: owner, token, ttl, how far the token may be from our clock (µs), how long to remember it (ms), for how long a node
@@ -100,7 +100,7 @@ return 1
 );
 
 /** Answer: whether the node lets us see its uptime, and its clock (µs). */
-export const PROBE = defineScript(String.raw`
+export const PROBE = defineRepeatable(String.raw`
 local info = redis.pcall('INFO', 'server')
 local time = redis.call('TIME')
 local guarded = type(info) == 'string' and string.find(info, 'uptime_in_seconds:', 1, true)

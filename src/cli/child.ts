@@ -56,7 +56,10 @@ class RunningChild implements Child {
     // What others in the family do not know would end them: such a signal is meant for the command alone.
     if (!endsByDefault(signal)) return this.family.tell(signal);
     this.asked = true;
-    void this.#hasHeard(signal).then((heard) => heard || this.family.signal(signal));
+    // The keyboard reaches our process group alone. What has made one of its own, as timeout(1) does, hears it from us.
+    void this.#hasHeard(signal).then((heard) => {
+      this.family.signal(signal, heard ? { exceptGroupOf: process.pid } : {});
+    });
   };
 
   /** What the keyboard sends reaches the command without us. */

@@ -46,15 +46,17 @@ export class Family {
     this.#child.kill(signal);
   }
 
-  /** To all of them. Who is gone already misses nothing. */
-  signal(signal: NodeJS.Signals): void {
-    const members = this.#members(processes().entries);
+  /** To all of them, or to all but those in the process group of another. Who is gone already misses nothing. */
+  signal(signal: NodeJS.Signals, { exceptGroupOf }: { readonly exceptGroupOf?: number } = {}): void {
+    const { entries } = processes();
+    const except = entries.find(({ pid }) => pid === exceptGroupOf)?.group;
+    const members = this.#members(entries);
     // In one step, so that nobody of the group slips through by starting another.
     if (this.#own) send(-this.#pid, signal);
     this.#killed ||= signal === 'SIGKILL';
     this.#pauseMs = FIRST_PAUSE_MS;
     for (const { pid, group, zombie } of members) {
-      if (!zombie && !(this.#own && group === this.#pid)) send(pid, signal);
+      if (!zombie && group !== except && !(this.#own && group === this.#pid)) send(pid, signal);
     }
   }
 

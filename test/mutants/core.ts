@@ -103,7 +103,7 @@ export const CORE_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'core/kept-session.ts',
-        find: 'if (!this.#claims.has(claim.id) && !this.#leaving.has(claim.id)) void this.withdraw(claim);',
+        find: 'if (![this.#claims, this.#leaving, this.#stopping].some((ours) => ours.has(claim.id))) void this.withdraw(claim);',
         replace: '',
       },
     ],

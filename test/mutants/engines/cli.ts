@@ -63,7 +63,7 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/family.ts',
-        find: '    const members = this.#members(processes().entries);\n    // In one step',
+        find: '    const members = this.#members(entries);\n    // In one step',
         replace: '    const members: ProcessEntry[] = [];\n    // In one step',
       },
       {
@@ -156,8 +156,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/child.ts',
-        find: '(heard) => heard || this.family.signal(signal)',
-        replace: '() => this.family.signal(signal)',
+        find: 'heard ? { exceptGroupOf: process.pid } : {}',
+        replace: 'heard ? {} : {}',
       },
     ],
     foundBy: { file: 'test/system/cli/terminal.test.ts', test: 'Ctrl-C reaches the command once' },

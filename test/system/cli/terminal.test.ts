@@ -93,6 +93,16 @@ describe.runIf(process.platform === 'linux').concurrent('at a terminal', () => {
     },
   );
 
+  test('Ctrl-C reaches a command that makes a process group of its own', async ({ box }) => {
+    const log = box.path('log');
+    box.write('work.sh', `trap 'echo bye >> ${log}; exit 0' INT; echo ready; while :; do sleep 0.02; done`);
+    const run = startAtTerminal(box, `run a --ttl 1m --grace 30s -- timeout 1000 sh ${box.path('work.sh')}`);
+    await until(() => run.stdout().includes('ready'));
+    run.child.stdin!.write('\x03');
+    await run.ended;
+    expect(box.text('log')).toBe('bye\n');
+  });
+
   test('a loss ends what the command started, too, and a pipe leaves the terminal to it', async ({ box }) => {
     const log = box.path('log');
     box.write('work.sh', `trap '' TERM HUP INT; while :; do echo first >> ${log}; sleep 0.02; done`);

@@ -62,7 +62,8 @@ The command
   SIGUSR2 are passed on to the command alone. During the wait for the lock each of
   these signals ends the wait.
   A command that ends by itself gives the lock back, also if it left something
-  running in the background; see --wait-all.
+  running in the background; see --wait-all. One that a signal has ended, whoever
+  sent it, did not end by itself: what it left is asked to end, too.
 
 When the lock is being lost: the engine is out of reach, or somebody evicts us
   The command and all that it started get SIGTERM, and SIGKILL after the grace, so

@@ -63,13 +63,13 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/family.ts',
-        find: '    const members = this.#members(entries);\n    // In one step',
-        replace: '    const members: ProcessEntry[] = [];\n    // In one step',
+        find: '    const members = this.#members(entries).filter(({ zombie, group }) => !zombie && group !== except);',
+        replace: '    const members = this.#members(entries).filter(({ group }) => group === -1 && group !== except);',
       },
       {
         file: 'cli/family.ts',
-        find: 'if (this.#own) send(-this.#pid, signal);',
-        replace: 'if (this.#own) send(this.#pid, signal);',
+        find: "if (this.#own) send(-this.#pid, 'SIGKILL');",
+        replace: "if (this.#own) send(this.#pid, 'SIGKILL');",
       },
     ],
     foundBy: { file: loss, test: 'that was evicted and does not end is killed with its whole group' },

@@ -58,9 +58,10 @@ async function start(box: Sandbox, { work, manners, around, end }: Combination):
   const args = ['run', 'a', '--ttl', ttl, '--grace', '500ms', '--', 'sh', box.path('command.sh')];
   if (around === 'nothing') return box.start(args);
   if (around === 'timeout') return box.startCommand('timeout', ['1000', process.execPath, MAIN, ...args]);
-  const text = `exec '${process.execPath}' '${MAIN}' ${args.join(' ')}`;
-  if (around === 'tmux') return startInTmux(box, text);
-  return box.startCommand('script', ['-qefc', text, '/dev/null'], { interactive: true });
+  const text = `'${process.execPath}' '${MAIN}' ${args.join(' ')}`;
+  // tmux lets its own child go on at once when it is stopped: so that is a shell.
+  if (around === 'tmux') return startInTmux(box, `${text}; exit $?`);
+  return box.startCommand('script', ['-qefc', `exec ${text}`, '/dev/null'], { interactive: true });
 }
 
 const tmux = (box: Sandbox): string[] => ['-S', box.path('tmux')];
@@ -91,7 +92,9 @@ async function endIt(box: Sandbox, first: Started, combination: Combination): Pr
   const { work, manners, around, end } = combination;
   const { id, pid } = await holder(box);
   const kill = async (signal: NodeJS.Signals): Promise<void> => {
-    const hand = around === 'tmux' ? BY_HAND[signal] : undefined;
+    // The keyboard means a shell with job control, not us. That window being closed means all.
+    const byHand = around === 'tmux' && (signal === 'SIGHUP' || !work.includes('job'));
+    const hand = byHand ? BY_HAND[signal] : undefined;
     if (hand) return void (await box.startCommand('tmux', [...tmux(box), ...hand]).ended);
     // timeout(1) is not for stops: it would only stop itself.
     if (around === 'timeout' && signal !== 'SIGTSTP' && signal !== 'SIGCONT') first.child.kill(signal);
@@ -105,7 +108,9 @@ async function endIt(box: Sandbox, first: Started, combination: Combination): Pr
   if (end === 'SIGTSTP') {
     await kill(end);
     await until(() => box.text('log').includes('second'));
-    return await kill('SIGCONT');
+    await kill('SIGCONT');
+    // script(1) stops with its child.
+    return void first.child.kill('SIGCONT');
   }
   if (end === 'SIGTERM twice') {
     await kill('SIGTERM');

@@ -11,6 +11,7 @@ import { DatabaseSync } from '@photostructure/sqlite';
 import { Holdfast } from 'holdfast';
 import { useOurs } from '../memory/suite.js';
 import { type Contest, repeat, together } from '../measure.js';
+import { waiting } from './waiting.js';
 
 const SEQUENCE = 50;
 export const LOCAL_WAITERS = 50;
@@ -55,6 +56,7 @@ export async function* facts(): AsyncIterable<string> {
   const longest = Math.max(...delays.map(({ longestMs }) => longestMs));
   const turns = delays.reduce((sum, delay) => sum + delay.turns, 0);
   yield `4 contending processes: ${Math.round(turns / 3)} turns/s, longest event-loop delay ${longest.toFixed(0)} ms (goal < 100)`;
+  yield* waiting();
 }
 
 function contender(path: string): Promise<{ longestMs: number; turns: number }> {

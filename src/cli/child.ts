@@ -12,7 +12,7 @@ export interface Child {
   /** The exit code that a shell would give. */
   readonly ended: Promise<number>;
   readonly forward: (signal: Signal) => void;
-  /** Whether a signal that was passed on has asked it to end. */
+  /** Whether it was asked to end: by a signal that was passed on, by one that it has ended of, or by the end of its terminal. */
   readonly asked: boolean;
 }
 
@@ -35,7 +35,7 @@ export function startChild(
       child.once('exit', (code, signal) => end(code ?? exitOfSignal(signal!)));
     });
     child.once('error', (error) => reject(cantStart(file, error)));
-    child.once('spawn', () => resolve(new RunningChild(new Family(child, ownSession, mark), ended, witness)));
+    child.once('spawn', () => resolve(new RunningChild(child, new Family(child, ownSession, mark), ended, witness)));
   });
 }
 
@@ -46,17 +46,32 @@ class RunningChild implements Child {
   asked = false;
 
   /** @param witness where the command shares our process group. */
-  constructor(family: Family, ended: Promise<number>, witness: Witness | undefined) {
+  constructor(child: ChildProcess, family: Family, ended: Promise<number>, witness: Witness | undefined) {
     this.family = family;
     this.ended = ended;
     this.#witness = witness;
+    child.once('exit', (_code, signal) => this.#hasEnded(signal));
+  }
+
+  /**
+   * A signal may reach the command, or a part of it, and not us: where a shell in there has job control, the terminal takes that one for
+   * the foreground. What it leaves is asked to end as if we had passed the signal on.
+   */
+  #hasEnded(signal: NodeJS.Signals | null): void {
+    const hungUp = this.#witness !== undefined && !hasTerminal();
+    if (this.asked || !(signal || hungUp)) return;
+    this.asked = true;
+    this.family.signal(signal && !endsByDefault(signal) ? 'SIGTERM' : (signal ?? 'SIGHUP'));
   }
 
   readonly forward = (signal: Signal): void => {
     // What others in the family do not know would end them: such a signal is meant for the command alone.
     if (!endsByDefault(signal)) return this.family.tell(signal);
     this.asked = true;
-    void this.#hasHeard(signal).then((heard) => heard || this.family.signal(signal));
+    // The keyboard reaches our process group alone. What has made one of its own, as timeout(1) does, hears it from us.
+    void this.#hasHeard(signal).then((heard) => {
+      this.family.signal(signal, heard ? { exceptGroupOf: process.pid } : {});
+    });
   };
 
   /** What the keyboard sends reaches the command without us. */

@@ -22,7 +22,7 @@ export class Family {
   readonly #own: boolean;
   readonly #mark: string | undefined;
   readonly #known = new Map<number, string>();
-  /** Then the group has at most zombies, which are collected some time, and what belongs to another user, which is seen. */
+  /** Then the group has at most zombies, which are collected some time, and what belongs to another user. */
   #killed = false;
   #pauseMs = FIRST_PAUSE_MS;
   /** Who was there at the last look and is not of the family: when they end, that tells nothing. */
@@ -46,16 +46,28 @@ export class Family {
     this.#child.kill(signal);
   }
 
-  /** To all of them. Who is gone already misses nothing. */
-  signal(signal: NodeJS.Signals): void {
-    const members = this.#members(processes().entries);
+  /** To all of them, or to all but those in the process group of another. Who is gone already misses nothing. */
+  signal(signal: NodeJS.Signals, { exceptGroupOf }: { readonly exceptGroupOf?: number } = {}): void {
+    this.#pauseMs = FIRST_PAUSE_MS;
+    const { entries } = processes();
+    const except = entries.find(({ pid }) => pid === exceptGroupOf)?.group;
+    const members = this.#members(entries).filter(({ zombie, group }) => !zombie && group !== except);
+    if (signal === 'SIGKILL') return this.#kill(members);
     // In one step, so that nobody of the group slips through by starting another.
     if (this.#own) send(-this.#pid, signal);
-    this.#killed ||= signal === 'SIGKILL';
-    this.#pauseMs = FIRST_PAUSE_MS;
-    for (const { pid, group, zombie } of members) {
-      if (!zombie && !(this.#own && group === this.#pid)) send(pid, signal);
-    }
+    for (const { pid, group } of members) if (!(this.#own && group === this.#pid)) send(pid, signal);
+  }
+
+  /**
+   * All are stopped first, so that nobody goes on to the next thing because somebody that it waited for has ended. Then children
+   * before their parents: when the parent of a process group ends, the kernel lets what is stopped in there go on.
+   */
+  #kill(members: readonly ProcessEntry[]): void {
+    this.#killed = true;
+    if (this.#own) send(-this.#pid, 'SIGSTOP');
+    for (const { pid } of members) send(pid, 'SIGSTOP');
+    for (const { pid } of childrenFirst(members)) send(pid, 'SIGKILL');
+    if (this.#own) send(-this.#pid, 'SIGKILL');
   }
 
   /** Those who are found now are remembered. */
@@ -77,7 +89,7 @@ export class Family {
     for (let look = 0; look < (this.#killed ? 2 : MOST_LOOKS); look += 1) {
       const { entries, ended } = processes();
       const members = this.#members(entries);
-      if (members.some(({ zombie }) => !zombie)) return true;
+      if (this.#isHidden(entries) || members.some(({ zombie }) => !zombie)) return true;
       const missedNobody = ended.every((pid) => this.#strangers.has(pid));
       const pids = new Set(members.map(({ pid }) => pid));
       this.#strangers = new Set(entries.map(({ pid }) => pid).filter((pid) => !pids.has(pid)));
@@ -101,8 +113,15 @@ export class Family {
 
   /** Who is left, for people. */
   get pids(): number[] {
-    const members = this.#members(processes().entries);
-    return members.filter(({ zombie }) => !zombie).map(({ pid }) => pid);
+    const { entries } = processes();
+    const members = this.#members(entries).filter(({ zombie }) => !zombie);
+    return [...(this.#isHidden(entries) ? [this.#pid] : []), ...members.map(({ pid }) => pid)];
+  }
+
+  /** It has not ended, and is not to be seen: another user's, where each sees only their own (hidepid). */
+  #isHidden(entries: readonly ProcessEntry[]): boolean {
+    const { exitCode, signalCode } = this.#child;
+    return exitCode === null && signalCode === null && !entries.some(({ pid }) => pid === this.#pid);
   }
 
   #members(entries: readonly ProcessEntry[]): ProcessEntry[] {
@@ -128,13 +147,25 @@ export class Family {
 
   /** Whether there is somebody in the command's own group, seen or not: others than root may not see every process. */
   #groupExists(): boolean {
-    if (!this.#own || this.#killed) return false;
+    if (!this.#own) return false;
     try {
-      return process.kill(-this.#pid, 0);
+      return process.kill(-this.#pid, 0) && !this.#killed;
     } catch (error) {
+      // EPERM: what is there is another user's.
       return (error as NodeJS.ErrnoException).code !== 'ESRCH';
     }
   }
+}
+
+function childrenFirst(entries: readonly ProcessEntry[]): ProcessEntry[] {
+  const parents = new Map(entries.map(({ pid, parent }) => [pid, parent]));
+  const depthOf = ({ pid }: ProcessEntry): number => {
+    let depth = 0;
+    // A look is not done in one moment: a pid that was used again may make a circle.
+    for (let at = parents.get(pid); at !== undefined && depth < entries.length; at = parents.get(at)) depth += 1;
+    return depth;
+  };
+  return entries.toSorted((a, b) => depthOf(b) - depthOf(a));
 }
 
 function send(pid: number, signal: NodeJS.Signals): void {

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /** The command line. Says what it has to say on one line of stderr, and a statement to run below it; stdout belongs to listings and to the child. */
 import { readFileSync } from 'node:fs';
+import { isatty } from 'node:tty';
 import { asFailure, type Failure, usage } from './failure.js';
 import { helpFor } from './help.js';
 import { evict, inspect, ls, type Printout } from './list.js';
@@ -74,6 +75,7 @@ process.on('warning', ({ name, message }) => {
 process.stdout.on('error', () => {});
 process.stderr.on('error', () => {});
 
+const terminals = [0, 1, 2].filter((descriptor) => isatty(descriptor));
 const args = process.argv.slice(2);
 let exit: number;
 try {
@@ -84,4 +86,13 @@ try {
   exit = failure.exit;
 }
 // Nothing that an engine's client has left open may keep us; what was printed must be out first.
-process.stdout.write('', () => process.exit(exit));
+process.stdout.write('', () => end(exit));
+
+function end(code: number): void {
+  // Node.js puts terminals in order when it ends, and aborts, with a core, if one of them has been closed. Who is hung up may say so.
+  if (terminals.some((terminal) => !isatty(terminal))) {
+    process.removeAllListeners('SIGHUP');
+    process.kill(process.pid, 'SIGHUP');
+  }
+  process.exit(code);
+}

@@ -10,8 +10,11 @@ const ROOT = 0;
 const WRITABLE_BY_OTHERS = 0o022;
 const OWN_HOME = 'use the environment of your own user (sudo -H)';
 
-/** The path of a file in a folder that nobody else can write. The folder is made if it is not there. */
-export function fileOfOurOwn(folder: string, name: string): string {
+/**
+ * The path of a file in a folder that nobody else can write. The folder is made if it is not there.
+ * @param statfs for tests, which can't mount what they need.
+ */
+export function fileOfOurOwn(folder: string, name: string, statfs: Statfs = statfsSync): string {
   makeFolder(folder);
   const entry = look(folder);
   if (!entry?.isDirectory()) throw refused(`${folder} is no folder, or a link to one`, 'remove it');
@@ -19,13 +22,15 @@ export function fileOfOurOwn(folder: string, name: string): string {
   // Windows has no such modes: there a folder of one's own is private.
   if (process.getuid && entry.mode & WRITABLE_BY_OTHERS)
     throw refused(`the folder ${folder} can be written by others`, `run chmod go-w '${folder}'`);
-  const network = networkBelow(folder);
+  const network = networkBelow(folder, statfs);
   if (network !== undefined)
     throw refused(`the folder ${folder} is on a network file system (${network}), where files lock nothing`);
   const file = join(folder, name);
   if (look(file)?.isSymbolicLink()) throw refused(`the lock file ${file} is a link`, 'remove it');
   return file;
 }
+
+type Statfs = (path: string) => { readonly type: number };
 
 /** As statfs(2) calls them. What is mounted by FUSE may be a local disk as well. */
 const NETWORKS: ReadonlyMap<number, string> = new Map([
@@ -39,10 +44,10 @@ const NETWORKS: ReadonlyMap<number, string> = new Map([
 ]);
 
 /** Each host would have its own idea of what the write-ahead log holds. */
-function networkBelow(folder: string): string | undefined {
+function networkBelow(folder: string, statfs: Statfs): string | undefined {
   try {
     // Some platforms give the number with its sign.
-    return NETWORKS.get(statfsSync(folder).type >>> 0);
+    return NETWORKS.get(statfs(folder).type >>> 0);
   } catch {
     return undefined;
   }

@@ -152,7 +152,7 @@ function lost({ why, left }: Stopped): Failure {
   return new Failure(
     EXIT.unstopped,
     'HOLDFAST_UNSTOPPED',
-    `${why}. ${who} of the command could not be stopped and may work on without the lock`,
+    `${why.replace(/\.$/, '')}. ${who} of the command could not be stopped and may work on without the lock`,
   );
 }
 

@@ -8,7 +8,7 @@ const ENDING = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const;
 const FORWARDED = [...ENDING, 'SIGUSR1', 'SIGUSR2'] as const;
 
 /** Who asks a program to end. The other two are whatever the command makes of them. */
-export function endsByDefault(signal: Signal): boolean {
+export function endsByDefault(signal: NodeJS.Signals): boolean {
   return (ENDING as readonly string[]).includes(signal);
 }
 

@@ -13,8 +13,9 @@ const SCRIPT = 'ulimit -c 0; exec cat';
  * do, because its input does.
  */
 export class Witness {
-  /** Undefined while a new one starts. */
+  /** Undefined while a new one starts, and where there is none. */
   #cat: Cat | undefined;
+  #asked: Promise<boolean> = Promise.resolve(false);
 
   constructor() {
     this.#cat = this.#start();
@@ -22,11 +23,24 @@ export class Witness {
 
   /** Whether the group got the signal that we got just now. True where that can't be told: twice is "by force" for many commands. */
   heard(): Promise<boolean> {
+    // One after the other: an answer to the question before says nothing of what came since.
+    this.#asked = this.#asked.then(() => this.#ask());
+    return this.#asked;
+  }
+
+  #ask(): Promise<boolean> {
     const cat = this.#cat;
     if (!cat) return Promise.resolve(true);
     return new Promise((resolve) => {
-      cat.once('exit', () => resolve(true));
-      cat.stdout.once('data', () => resolve(false));
+      const told = (heard: boolean): void => {
+        cat.off('exit', ended);
+        cat.stdout.off('data', answered);
+        resolve(heard);
+      };
+      const ended = (): void => told(true);
+      const answered = (): void => told(false);
+      cat.on('exit', ended);
+      cat.stdout.on('data', answered);
       // Ctrl-Z stops it with us, but not everybody who lets us go on means the group.
       cat.kill('SIGCONT');
       cat.stdin.write('?');

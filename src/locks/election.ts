@@ -115,6 +115,8 @@ export class Election {
       try {
         return await this.#campaign(options, task);
       } catch (error) {
+        // A term that was lost on its way to us is lost like any other. Who was evicted while it waited had none.
+        if (error instanceof LeaseLostError && error.token !== undefined) continue;
         if (options.timeout !== undefined) throw error;
         this.#tellOutage(error);
       }

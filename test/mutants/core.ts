@@ -559,6 +559,20 @@ const ALL_LOCKS = 'test/unit/locks/all.test.ts';
 /** Bugs of the same half that no program of the model shows: each has its test. */
 export const TESTED_BUGS: readonly TestedBug[] = [
   {
+    name: 'an evicted claim leaves though what was done under it has not stopped',
+    edits: [
+      {
+        file: 'core/kept-session.ts',
+        find: 'if (stopped) this.#withdrawAfter(stopped, claim);',
+        replace: 'if (stopped) void this.withdraw(claim);',
+      },
+    ],
+    foundBy: {
+      file: 'test/unit/core/keeper/reconciliation.test.ts',
+      test: 'stands until what was done under it has stopped',
+    },
+  },
+  {
     name: 'runs that have ended are dragged along by those that they started',
     edits: [
       {

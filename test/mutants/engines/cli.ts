@@ -55,7 +55,13 @@ export const commandLine: readonly TestedBug[] = [
   },
   {
     name: 'the lock of an evicted command goes to the next before the command has ended',
-    edits: [{ file: 'cli/guard.ts', find: 'lease.onEvicted(this.#onEvicted);', replace: 'void this.#onEvicted;' }],
+    edits: [
+      {
+        file: 'cli/guard.ts',
+        find: 'lease.onEvicted(this.#onEvicted);',
+        replace: 'lease.onEvicted(async () => void this.#onEvicted());',
+      },
+    ],
     foundBy: { file: loss, test: 'that was evicted has its grace, and nobody else begins before it has ended' },
   },
   {
@@ -63,13 +69,13 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/family.ts',
-        find: '    const members = this.#members(processes().entries);\n    // In one step',
-        replace: '    const members: ProcessEntry[] = [];\n    // In one step',
+        find: '    const members = this.#members(entries).filter(({ zombie, group }) => !zombie && group !== except);',
+        replace: '    const members = this.#members(entries).filter(({ group }) => group === -1 && group !== except);',
       },
       {
         file: 'cli/family.ts',
-        find: 'if (this.#own) send(-this.#pid, signal);',
-        replace: 'if (this.#own) send(this.#pid, signal);',
+        find: "if (this.#own) send(-this.#pid, 'SIGKILL');",
+        replace: "if (this.#own) send(this.#pid, 'SIGKILL');",
       },
     ],
     foundBy: { file: loss, test: 'that was evicted and does not end is killed with its whole group' },
@@ -156,8 +162,8 @@ export const commandLine: readonly TestedBug[] = [
     edits: [
       {
         file: 'cli/child.ts',
-        find: '(heard) => heard || this.family.signal(signal)',
-        replace: '() => this.family.signal(signal)',
+        find: 'heard ? { exceptGroupOf: process.pid } : {}',
+        replace: 'heard ? {} : {}',
       },
     ],
     foundBy: { file: 'test/system/cli/terminal.test.ts', test: 'Ctrl-C reaches the command once' },
@@ -174,6 +180,36 @@ export const commandLine: readonly TestedBug[] = [
     foundBy: {
       file: 'test/system/cli/terminal.test.ts',
       test: 'a SIGINT that is sent to holdfast alone reaches the command, once',
+    },
+  },
+  {
+    name: 'Ctrl-C does not reach a command in a process group of its own',
+    edits: [
+      {
+        file: 'cli/child.ts',
+        find: 'this.family.signal(signal, heard ?',
+        replace: 'if (!heard) this.family.signal(signal, heard ?',
+      },
+    ],
+    foundBy: {
+      file: 'test/system/cli/terminal.test.ts',
+      test: 'Ctrl-C reaches a command that makes a process group of its own',
+    },
+  },
+  {
+    name: 'what a signal has ended without us has ended by itself',
+    edits: [{ file: 'cli/child.ts', find: 'if (this.asked || !(signal || hungUp)) return;', replace: 'return;' }],
+    foundBy: {
+      file: 'test/system/cli/terminal.test.ts',
+      test: 'Ctrl-C that only a part of the command hears leaves nobody at work',
+    },
+  },
+  {
+    name: 'a terminal that is closed is no reason to ask what is left',
+    edits: [{ file: 'cli/child.ts', find: '!(signal || hungUp)', replace: '!(signal || (hungUp && false))' }],
+    foundBy: {
+      file: 'test/system/cli/terminal.test.ts',
+      test: 'a terminal that is closed that only a part of the command hears leaves nobody at work',
     },
   },
   {

@@ -2,13 +2,17 @@
  * Never two at work, checked by what they write: ways to work, ways to be started and ways to end, in random combinations that a seed
  * decides. A few of them here, and 200 with HOLDFAST_MATRIX=1.
  */
+import { existsSync } from 'node:fs';
 import { expect } from 'vitest';
 import { seededRandom } from '../../servers/seeded-random.js';
 import { test } from './boxed.js';
 import { MAIN, type Sandbox, type Started, until } from './sandbox.js';
 import { Surgery } from './surgery.js';
 
-/** How the work comes to be done by a process that is not the command. */
+/**
+ * How the work comes to be done by a process that is not the command. timeout(1) puts what it runs into the background of a
+ * terminal, where a shell with job control stops itself until it is in the foreground: at a terminal it takes --foreground.
+ */
 const WORKS = {
   'by the command': (work: string) => `exec ${work}`,
   'by a child': (work: string) => `${work}; echo after`,
@@ -16,11 +20,12 @@ const WORKS = {
   'as a job': (work: string) => `set -m; ${work} & wait`,
   'by an orphan': (work: string) => `(${work} &); while :; do sleep 0.05; done`,
   'in another session, as sudo does': (work: string) => `setsid -w ${work}; echo after`,
-  'by a job under timeout(1)': (work: string) => `timeout 1000 sh -c 'set -m; ${work} & wait'; echo after`,
+  'by a job under timeout(1)': (work: string) =>
+    `[ -w /dev/tty ] 2>&- && front=--foreground; timeout $front 1000 sh -c 'set -m; ${work} & wait'; echo after`,
 };
 /** What it does when it is asked to end. */
 const MANNERS = { polite: '', stubborn: `trap '' TERM HUP INT;` };
-const AROUND = ['nothing', 'timeout', 'terminal'] as const;
+const AROUND = ['nothing', 'timeout', 'terminal', 'tmux'] as const;
 const ENDS = ['evict', 'loss', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT', 'SIGTSTP', 'SIGTERM twice'] as const;
 
 interface Combination {
@@ -31,7 +36,7 @@ interface Combination {
 }
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 1);
-const COUNT = process.env['HOLDFAST_MATRIX'] ? 200 : 12;
+const COUNT = Number(process.env['HOLDFAST_COMBINATIONS'] ?? (process.env['HOLDFAST_MATRIX'] ? 200 : 12));
 
 function combinations(): Combination[] {
   const random = seededRandom(SEED);
@@ -44,7 +49,7 @@ function combinations(): Combination[] {
   }));
 }
 
-function start(box: Sandbox, { work, manners, around, end }: Combination): Started {
+async function start(box: Sandbox, { work, manners, around, end }: Combination): Promise<Started> {
   const log = box.path('log');
   box.write('work.sh', `${MANNERS[manners]} while :; do echo first >> ${log}; sleep 0.02; done`);
   box.write('command.sh', WORKS[work](`sh ${box.path('work.sh')}`));
@@ -53,9 +58,30 @@ function start(box: Sandbox, { work, manners, around, end }: Combination): Start
   const args = ['run', 'a', '--ttl', ttl, '--grace', '500ms', '--', 'sh', box.path('command.sh')];
   if (around === 'nothing') return box.start(args);
   if (around === 'timeout') return box.startCommand('timeout', ['1000', process.execPath, MAIN, ...args]);
-  const text = `exec '${process.execPath}' '${MAIN}' ${args.join(' ')}`;
-  return box.startCommand('script', ['-qefc', text, '/dev/null'], { interactive: true });
+  const text = `'${process.execPath}' '${MAIN}' ${args.join(' ')}`;
+  // tmux lets its own child go on at once when it is stopped: so that is a shell.
+  if (around === 'tmux') return startInTmux(box, `${text}; exit $?`);
+  return box.startCommand('script', ['-qefc', `exec ${text}`, '/dev/null'], { interactive: true });
 }
+
+const tmux = (box: Sandbox): string[] => ['-S', box.path('tmux')];
+
+/** The server is a child of ours, and ends with its only window. */
+async function startInTmux(box: Sandbox, text: string): Promise<Started> {
+  const server = box.startCommand('tmux', [...tmux(box), '-f', '/dev/null', '-D']);
+  await until(() => existsSync(box.path('tmux')));
+  const window = ['new-session', '-d', text, ';', 'set', '-s', 'exit-empty', 'on'];
+  expect(await box.startCommand('tmux', [...tmux(box), ...window]).ended).toMatchObject({ code: 0 });
+  return server;
+}
+
+/** What a person does in that window. Its whole process group is told, or all of its session. */
+const BY_HAND: Readonly<Record<string, readonly string[]>> = {
+  SIGINT: ['send-keys', 'C-c'],
+  SIGQUIT: ['send-keys', 'C-\\'],
+  SIGTSTP: ['send-keys', 'C-z'],
+  SIGHUP: ['kill-session'],
+};
 
 async function holder(box: Sandbox): Promise<{ id: string; pid: number }> {
   const { id, label } = (await box.claims('a')).find(({ state }) => state === 'held')!;
@@ -65,7 +91,11 @@ async function holder(box: Sandbox): Promise<{ id: string; pid: number }> {
 async function endIt(box: Sandbox, first: Started, combination: Combination): Promise<void> {
   const { work, manners, around, end } = combination;
   const { id, pid } = await holder(box);
-  const kill = (signal: NodeJS.Signals): void => {
+  const kill = async (signal: NodeJS.Signals): Promise<void> => {
+    // The keyboard means a shell with job control, not us. That window being closed means all.
+    const byHand = around === 'tmux' && (signal === 'SIGHUP' || !work.includes('job'));
+    const hand = byHand ? BY_HAND[signal] : undefined;
+    if (hand) return void (await box.startCommand('tmux', [...tmux(box), ...hand]).ended);
     // timeout(1) is not for stops: it would only stop itself.
     if (around === 'timeout' && signal !== 'SIGTSTP' && signal !== 'SIGCONT') first.child.kill(signal);
     else process.kill(pid, signal);
@@ -76,14 +106,16 @@ async function endIt(box: Sandbox, first: Started, combination: Combination): Pr
     return surgery.deafen();
   }
   if (end === 'SIGTSTP') {
-    kill(end);
+    await kill(end);
     await until(() => box.text('log').includes('second'));
-    return kill('SIGCONT');
+    await kill('SIGCONT');
+    // script(1) stops with its child.
+    return void first.child.kill('SIGCONT');
   }
   if (end === 'SIGTERM twice') {
-    kill('SIGTERM');
-    kill('SIGTERM');
-  } else kill(end);
+    await kill('SIGTERM');
+    await kill('SIGTERM');
+  } else await kill(end);
   // Work that ignores a signal goes on, with the lock. A shell ends of a SIGINT only if the child that it waits for does.
   const ignores = manners === 'stubborn' && (end === 'SIGINT' || (work === 'by the command' && end !== 'SIGQUIT'));
   if (ignores) await box.run(['evict', 'a', id]);
@@ -92,7 +124,7 @@ async function endIt(box: Sandbox, first: Started, combination: Combination): Pr
 for (const [number, combination] of combinations().entries()) {
   const { work, manners, around, end } = combination;
   test.concurrent(`${number}: ${manners} work ${work}, around it ${around}, ends by ${end}`, async ({ box }) => {
-    const first = start(box, combination);
+    const first = await start(box, combination);
     await until(() => box.text('log').includes('first'));
     const script = `for i in 1 2 3 4 5 6 7 8 9 10; do echo second >> ${box.path('log')}; sleep 0.05; done`;
     const second = box.start(['run', 'a', '--', 'sh', '-c', script]);

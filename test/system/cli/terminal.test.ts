@@ -26,6 +26,12 @@ function witnessOf(pid: number): string {
   return children.find((child) => readFileSync(`/proc/${child}/comm`, 'latin1') === 'cat\n') ?? '';
 }
 
+/** Work as a job of a shell that is in the foreground of the terminal. Then holdfast is not. */
+function jobOf(box: Sandbox): string {
+  box.write('work.sh', `trap '' TERM HUP INT; while :; do echo first >> ${box.path('log')}; sleep 0.02; done`);
+  return `set -m; sh ${box.path('work.sh')} & wait`;
+}
+
 describe.runIf(process.platform === 'linux').concurrent('at a terminal', () => {
   test('a wait says who holds the lock, and the line is gone when it is granted', async ({ box }) => {
     const holder = await box.hold('a');
@@ -93,6 +99,16 @@ describe.runIf(process.platform === 'linux').concurrent('at a terminal', () => {
     },
   );
 
+  test('Ctrl-C reaches a command that makes a process group of its own', async ({ box }) => {
+    const log = box.path('log');
+    box.write('work.sh', `trap 'echo bye >> ${log}; exit 0' INT; echo ready; while :; do sleep 0.02; done`);
+    const run = startAtTerminal(box, `run a --ttl 1m --grace 30s -- timeout 1000 sh ${box.path('work.sh')}`);
+    await until(() => run.stdout().includes('ready'));
+    run.child.stdin!.write('\x03');
+    await run.ended;
+    expect(box.text('log')).toBe('bye\n');
+  });
+
   test('a loss ends what the command started, too, and a pipe leaves the terminal to it', async ({ box }) => {
     const log = box.path('log');
     box.write('work.sh', `trap '' TERM HUP INT; while :; do echo first >> ${log}; sleep 0.02; done`);
@@ -109,6 +125,26 @@ describe.runIf(process.platform === 'linux').concurrent('at a terminal', () => {
     expect(await next.ended).toMatchObject({ code: 0 });
     expect(box.text('log').endsWith('second\n')).toBe(true);
     expect(box.text('tty')).toBe('tty\n');
+    await run.ended;
+  });
+
+  test.for([
+    ['Ctrl-C', jobOf, (run: Started) => run.child.stdin!.write('\x03')],
+    [
+      'a terminal that is closed',
+      (box: Sandbox) => `timeout --foreground 1000 sh -c '${jobOf(box)}'; exit 0`,
+      (run: Started) => run.child.kill('SIGKILL'),
+    ],
+  ] as const)('%s that only a part of the command hears leaves nobody at work', async ([, script, end], { box }) => {
+    box.write('command.sh', script(box));
+    const text = `'${process.execPath}' '${MAIN}' run a --ttl 1m --grace 500ms -- sh ${box.path('command.sh')}; exit $?`;
+    const run = box.startCommand('script', ['-qefc', text, '/dev/null'], { interactive: true });
+    await until(() => box.text('log') !== '');
+    const next = box.start(['run', 'a', '--', 'sh', '-c', `echo second >> ${box.path('log')}; sleep 0.5`]);
+    await box.waiters('a', 1);
+    end(run);
+    expect(await next.ended).toMatchObject({ code: 0 });
+    expect(box.text('log').endsWith('second\n')).toBe(true);
     await run.ended;
   });
 

@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { EngineSource } from '../../../src/core/engine.js';
 import { memory } from '../../../src/engines/memory/index.js';
 import { EngineError, Holdfast, type OutageMessage } from '../../../src/index.js';
+import { ScriptedEngine } from '../scripted-engine.js';
 import { VirtualClock } from '../virtual-clock.js';
 
 /** An engine that nobody can ask while it is away. */
@@ -49,6 +50,24 @@ class Outage {
     };
   }
 }
+
+test('a term that is lost before anybody has it costs no leadership for good', async () => {
+  const engine = new ScriptedEngine();
+  const clock = new VirtualClock();
+  const source = { ...memory('undelivered'), connect: () => engine.connect() };
+  const locks = new Holdfast(source, { clock, ttl: '3s' });
+  engine.now({ enter: () => Promise.resolve({ state: 'waiting' }) });
+  const leading = locks.election('e').lead(() => 'led');
+  await clock.advance(100);
+  const { listener, entered } = engine.session;
+  engine.heal();
+  listener.granted(entered[0]!.id, 5n);
+  listener.ended({ reason: 'session' });
+  const led = expect(leading).resolves.toBe('led');
+  await clock.advance(10_000);
+  await led;
+  await locks.close();
+});
 
 describe('an outage of many ttl', () => {
   test('costs a leader its term, and not its leadership for good', async () => {

@@ -51,7 +51,7 @@ export interface InstanceStats {
   readonly guardEndsInMs: number | undefined;
 }
 
-/** What a lock object asks for. */
+/** What a lock object asks for. @internal */
 export interface Target {
   readonly ref: LineRef;
   readonly key: string;
@@ -64,6 +64,7 @@ export interface Target {
   readonly reentrant: boolean;
 }
 
+/** @internal */
 export interface Asking {
   readonly weight: number;
   readonly patience: Patience;
@@ -75,7 +76,7 @@ export interface Asking {
   readonly within?: Turn | undefined;
 }
 
-/** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. */
+/** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. @internal */
 export class Instance {
   readonly source: EngineSource;
   readonly options: InstanceOptions;

@@ -35,6 +35,8 @@ export type AllLock = Lock<Leases, readonly LineView[]>;
 /**
  * Several locks as one: always acquired in one order, so that two `all()` never wait for each other; duplicates merged
  * into the stronger; all or none; one timeout for the whole.
+ *
+ * @internal
  */
 export function all(instance: Instance, locks: readonly Lock[]): AllLock {
   return new LockSet(instance, locks);

@@ -41,6 +41,7 @@ export class Election {
   readonly #instance: Instance;
   readonly #lock: LineLock<HeldLease>;
 
+  /** @internal */
   constructor(instance: Instance, name: string) {
     const spec = { kind: 'lock', name, weight: ALL, capacity: ALL, cohort: false, reentrant: false } as const;
     this.#instance = instance;

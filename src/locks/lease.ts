@@ -14,7 +14,7 @@ export interface Lease extends AsyncDisposable {
   readonly name: string;
   /** The fencing token: of two grants that may not coexist the later has the larger. Compare it as a bigint. */
   readonly token: bigint;
-  readonly state: TurnState;
+  readonly state: 'held' | 'jeopardy' | 'lost' | 'released';
   /** Computed now from the clock; right even after a stalled event loop. Check it before each side effect. */
   readonly held: boolean;
   /** Milliseconds of validity left; 0 after release. */
@@ -32,6 +32,7 @@ export interface WriteLease extends Lease {
   downgrade(): Promise<Lease>;
 }
 
+/** @internal */
 export class HeldLease implements WriteLease, Presentable {
   static {
     brand(this, 'Lease');
@@ -170,7 +171,7 @@ export class HeldLease implements WriteLease, Presentable {
   }
 }
 
-/** A lease that was made by Holdfast, with what is not public. */
+/** A lease that was made by Holdfast, with what is not public. @internal */
 export function ownLease(lease: unknown, what: string): HeldLease {
   if (lease instanceof HeldLease) return lease;
   throw new ConfigError(`${what} must be a lease that acquire() or run() gave you.`);

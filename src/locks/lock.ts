@@ -28,7 +28,7 @@ export interface AcquireOptions extends TryOptions {
   readonly timeout?: Duration;
 }
 
-/** What a lock is taken for, as nobody but this library says. */
+/** What a lock is taken for, as nobody but this library says. @internal */
 export interface Purpose {
   /** Of the run that is to follow. */
   readonly task?: number | undefined;
@@ -50,6 +50,7 @@ const ACQUIRE_ADVICE: Advice = {
 };
 const TRY_ADVICE: Advice = { ...ACQUIRE_ADVICE, timeout: 'It never waits: use acquire({ timeout }).' };
 
+/** @internal */
 export function checkLockOptions(options: unknown, waits: boolean): void {
   if (waits) checkOptions(options, ACQUIRE_OPTIONS, 'acquire', ACQUIRE_ADVICE);
   else checkOptions(options, TRY_OPTIONS, 'tryAcquire', TRY_ADVICE);
@@ -69,6 +70,7 @@ export interface Lock<L = Lease, View = LineView> {
   inspect(): Promise<View>;
 }
 
+/** @internal */
 export interface LineLockSpec {
   readonly kind: LineKind;
   readonly name: string;
@@ -81,7 +83,7 @@ export interface LineLockSpec {
   readonly rw?: boolean;
 }
 
-/** A lock of one line with one weight. */
+/** A lock of one line with one weight. @internal */
 export class LineLock<L extends Lease = Lease> implements Lock<L> {
   readonly target: Target;
   readonly weight: number;
@@ -191,14 +193,16 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   }
 }
 
+/** @internal */
 export type RunArguments<L, T> =
   [work: (lease: L) => T | PromiseLike<T>] | [options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>];
 
+/** @internal */
 export function runArguments<L, T>(args: RunArguments<L, T>): [AcquireOptions, (lease: L) => T | PromiseLike<T>] {
   return optionsAndWork('run', args);
 }
 
-/** Of a call that takes a function, and options before it. */
+/** Of a call that takes a function, and options before it. @internal */
 export function optionsAndWork<Options, Work>(
   what: string,
   args: readonly [work: Work] | readonly [options: Options, work: Work],
@@ -210,11 +214,13 @@ export function optionsAndWork<Options, Work>(
   throw new ConfigError(`${what} needs a function to run; got ${show(work)}.`);
 }
 
+/** @internal */
 export function checkSignal(signal: unknown): void {
   if (signal === undefined || signal instanceof AbortSignal) return;
   throw new ConfigError(`signal must be an AbortSignal; got ${show(signal)}.`);
 }
 
+/** @internal */
 export function checkPermits(value: unknown, most: number, what: string): number {
   if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return value as number;
   throw new ConfigError(`${what} must be a whole number from 1 to ${most}; got ${show(value)}.`);

@@ -42,6 +42,8 @@ const NO_RUN = 'none';
  * Runs `work` once across the fleet, or not at all if another runs it or ran it less than `atLeast` ago. The time of the
  * last run stands in a register of its own, so it outlives the process, and its age is the engine's business. When it is
  * old enough to forbid nothing, the engine forgets it.
+ *
+ * @internal
  */
 export async function once<T>(
   instance: Instance,

@@ -21,6 +21,7 @@ export class Register {
   readonly name: string;
   readonly #instance: Instance;
 
+  /** @internal */
   constructor(instance: Instance, name: string) {
     this.#instance = instance;
     this.name = checkName(name);

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { type Clock, detached, systemClock } from './core/clock.js';
 import { type Duration, parseDuration, show } from './core/duration.js';
 import type { EngineSource, LineQuery, Traits } from './core/engine.js';
-import { ConfigError, UnsupportedError } from './core/errors.js';
+import { calling, ConfigError, UnsupportedError } from './core/errors.js';
 import { Instance, type InstanceOptions, type InstanceStats } from './core/instance.js';
 import { ALL } from './core/line.js';
 import { withLongTimers } from './core/long-timer.js';
@@ -145,11 +145,10 @@ export class Holdfast implements AsyncDisposable {
    */
   async evict(name: string, claimId: string, reason = 'evicted'): Promise<boolean> {
     this.#instance.requireListing('evict');
-    return this.#instance.evict(
-      checkName(name),
-      checkName(claimId, 'A claim id'),
-      checkText(reason, 'A reason', LONGEST_REASON_BYTES),
-    );
+    checkName(name);
+    checkName(claimId, 'A claim id');
+    checkText(reason, 'A reason', LONGEST_REASON_BYTES);
+    return calling(() => this.#instance.evict(name, claimId, reason));
   }
 
   /**
@@ -162,7 +161,8 @@ export class Holdfast implements AsyncDisposable {
   async ready(options: ReadyOptions = {}): Promise<void> {
     checkOptions(options, READY_OPTIONS, 'ready');
     const { timeout = this.#instance.options.ttlMs } = options;
-    return this.#instance.ready(parseDuration(timeout, 'timeout'));
+    const timeoutMs = parseDuration(timeout, 'timeout');
+    return calling(() => this.#instance.ready(timeoutMs));
   }
 
   /** What this instance has and how it is, for metrics and probes. Asks nobody. */

@@ -6,6 +6,7 @@ import {
   AcquireTimeoutError,
   asHoldfastError,
   type Blocker,
+  Caller,
   ClosedError,
   ConfigError,
   fromHere,
@@ -110,6 +111,12 @@ export class Instance {
     return this.source.place ?? this.source;
   }
 
+  /** Whether the engine has been reached, so that the next call is likely to be answered. */
+  get reached(): boolean {
+    for (const realm of this.#realms.values()) if (realm.reached) return true;
+    return false;
+  }
+
   isOnSameEngine(other: Instance): boolean {
     return this.place === other.place && this.options.namespace === other.options.namespace;
   }
@@ -195,7 +202,7 @@ export class Instance {
       const engine = await this.#connect();
       if (engine.ping) await this.#within(Math.max(0, endsAt - clock.now()), engine.ping());
     } catch (error) {
-      throw fromHere(named(asHoldfastError(error, 'ready'), { engine: this.source.title }));
+      throw named(asHoldfastError(error, 'ready'), { engine: this.source.title });
     }
   }
 
@@ -235,9 +242,14 @@ export class Instance {
     return this.call('evict', () => engine.evict!(name, claimId, reason));
   }
 
-  async *inspect(query: LineQuery): AsyncIterable<LineView> {
-    this.#assertOpen();
-    yield* this.#inspect(query);
+  /** @param caller is noted when this is called; what stands below runs when the first line is asked for. */
+  async *inspect(query: LineQuery, caller = new Caller()): AsyncIterable<LineView> {
+    try {
+      this.#assertOpen();
+      yield* this.#inspect(query);
+    } catch (error) {
+      throw fromHere(error, caller);
+    }
   }
 
   /** With our own deadline on each step. */
@@ -259,7 +271,7 @@ export class Instance {
     try {
       return await this.#deadlines.race(ask(), () => (this.#over ? new ClosedError() : silence(doing)));
     } catch (error) {
-      throw fromHere(named(asHoldfastError(error, doing), { engine: this.source.title }));
+      throw named(asHoldfastError(error, doing), { engine: this.source.title });
     }
   }
 

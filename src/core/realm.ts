@@ -74,6 +74,10 @@ export class Realm {
     return this.pending > 0;
   }
 
+  get reached(): boolean {
+    return this.#session !== undefined;
+  }
+
   get session(): KeptSession | undefined {
     return this.#session?.notice() ? this.#session : undefined;
   }

@@ -1,5 +1,5 @@
 import { optionalDuration, show } from '../core/duration.js';
-import { ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
+import { calling, ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { type Frame, taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
@@ -56,13 +56,14 @@ class LockSet implements AllLock {
   }
 
   acquire(options: AcquireOptions = {}): Promise<Leases> {
-    return this.#acquire(options, taskForRun());
+    return calling(() => this.#acquire(options, taskForRun()));
   }
 
   tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
     const task = taskForRun();
     const endsAt = this.#endOfTry();
-    return this.#gather(task, (member) => member.take(options, false, { task, tryEndsAt: endsAt }), endsAt);
+    const take = (member: Member) => member.take(options, false, { task, tryEndsAt: endsAt });
+    return calling(() => this.#gather(task, take, endsAt));
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -70,7 +71,7 @@ class LockSet implements AllLock {
   async run<T>(...args: RunArguments<Leases, T>): Promise<T> {
     const [options, work] = runArguments(args);
     const task = taskForRun();
-    const leases = await this.#acquire(options, task);
+    const leases = await calling(() => this.#acquire(options, task));
     const frames: Frame[] = [];
     for (const member of this.#members) frames.push(member.frameFor(leases.of(member), task, frames.at(-1)));
     return runInside(this.#instance, frames, () => work(leases));

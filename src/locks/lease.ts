@@ -1,5 +1,5 @@
 import type { Fence, LineRef } from '../core/engine.js';
-import { ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
+import { calling, ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
 import { PRESENT, type Presentable, type Presented } from '../core/fence.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
@@ -100,11 +100,13 @@ export class HeldLease implements WriteLease, Presentable {
       throw new ConfigError(
         `Only the lease of a write lock can be downgraded; this one of ${quote(this.name)} is lighter.`,
       );
-    const reader = this.turn.downgrade();
-    // Made at once: its hand is the turn's from the call on.
-    const lease = new HeldLease(this.#instance, this.turn);
-    await reader;
-    return lease;
+    return calling(async () => {
+      const reader = this.turn.downgrade();
+      // Made at once: its hand is the turn's from the call on.
+      const lease = new HeldLease(this.#instance, this.turn);
+      await reader;
+      return lease;
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

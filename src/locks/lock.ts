@@ -1,6 +1,6 @@
 import { type Duration, optionalDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
-import { ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
+import { Caller, ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
 import { type Asking, type Instance, lineKey, type Target } from '../core/instance.js';
 import { checkName } from '../core/names.js';
 import { type Advice, checkOptions, type Known } from '../core/options.js';
@@ -122,6 +122,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   async inspect(): Promise<LineView> {
     const { ref, capacity } = this.target;
     this.#instance.requireListing('inspect');
+    // It notes its caller itself.
     for await (const line of this.#instance.inspect({ name: ref.name })) if (line.kind === ref.kind) return line;
     return emptyLineView(ref.name, ref.kind, capacity);
   }
@@ -140,21 +141,22 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     if (options !== NOTHING) checkLockOptions(options, waits);
     const asking = this.#asking(options, waits ? options.timeout : 0, purpose);
     const maxHoldMs = optionalDuration(options.maxHold, 'maxHold');
+    // Of those that may well fail. The others are many, and most of them are awaited.
+    const mayFail = options.timeout !== undefined || !this.#instance.reached;
+    const caller = mayFail ? new Caller() : undefined;
     let turn: Turn | undefined;
     try {
       turn = await this.#instance.acquire(this.target, asking);
       // It may have been lost while the promise was on its way.
       if (turn && !turn.open) throw turn.undeliveredError();
+      if (!turn && waits) throw await this.#instance.busy(this.target.ref);
     } catch (error) {
-      throw fromHere(error);
+      throw fromHere(error, caller);
     }
-    if (turn) {
-      if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
-      // Every lease can do what the most capable one can; the interface says which of it makes sense.
-      return new HeldLease(this.#instance, turn) as unknown as L;
-    }
-    if (!waits) return undefined;
-    throw await this.#instance.busy(this.target.ref);
+    if (!turn) return undefined;
+    if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
+    // Every lease can do what the most capable one can; the interface says which of it makes sense.
+    return new HeldLease(this.#instance, turn) as unknown as L;
   }
 
   #asking(options: TryOptions, timeout: Duration | undefined, { task, tryEndsAt, value }: Purpose): Asking {

@@ -1,6 +1,6 @@
 import { type Duration, optionalDuration, parseDuration, show } from '../core/duration.js';
 import type { RegisterEntry, Registers } from '../core/engine.js';
-import { ConfigError, EngineError } from '../core/errors.js';
+import { calling, ConfigError, EngineError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkOptions, type Known } from '../core/options.js';
@@ -60,19 +60,21 @@ export async function once<T>(
   const atMostMs = optionalDuration(options.atMost, 'atMost');
   const task = taskForRun();
   const wanted = { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) };
-  const lease = await throughGuard(instance, () => lock.take(wanted, false, { task }));
-  if (!lease) return { ran: false };
-  let note: Note | undefined;
-  try {
-    note = await claimRun(instance, name, lease, atLeastMs);
-  } catch (error) {
+  const claimed = await calling(async () => {
+    const lease = await throughGuard(instance, () => lock.take(wanted, false, { task }));
+    if (!lease) return undefined;
+    try {
+      const note = await claimRun(instance, name, lease, atLeastMs);
+      if (note) return { lease, note };
+    } catch (error) {
+      await lease.release();
+      throw error;
+    }
     await lease.release();
-    throw error;
-  }
-  if (!note) {
-    await lease.release();
-    return { ran: false };
-  }
+    return undefined;
+  });
+  if (!claimed) return { ran: false };
+  const { lease, note } = claimed;
   const noted = (): Promise<T> => runNoted(note, onError, () => work(lease));
   return { ran: true, value: await runInside(instance, [lock.frameFor(lease, task)], noted) };
 }

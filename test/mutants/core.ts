@@ -720,7 +720,7 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     edits: [
       {
         file: 'locks/election.ts',
-        find: '        if (this.#instance.closing) throw new ClosedError();\n',
+        find: '        if (this.#instance.closing) throw fromHere(new ClosedError(), caller);\n',
         replace: '',
       },
     ],

@@ -67,6 +67,11 @@ export class Holdfast implements AsyncDisposable {
 
   /** @param source what an engine's function gives (`memory()`). No I/O happens yet. */
   constructor(source: EngineSource, options: HoldfastOptions = {}) {
+    // Not repeated: it may have a password in it.
+    if (typeof source === 'string')
+      throw new ConfigError(
+        "holdfast/core has no URLs: import { Holdfast } from 'holdfast', or hand in an engine, like memory() from 'holdfast/memory'.",
+      );
     if (typeof source?.connect !== 'function' || !source.traits) {
       throw new ConfigError(
         `Holdfast needs an engine: a URL like 'memory:', or one like memory() from 'holdfast/memory'; got ${show(source)}.`,

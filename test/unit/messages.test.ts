@@ -12,6 +12,7 @@ import { mysql as mysqlEngine } from '../../src/engines/mysql/index.js';
 import { postgres } from '../../src/engines/postgres/index.js';
 import { redis, redlock } from '../../src/engines/redis/index.js';
 import { zookeeper } from '../../src/engines/zookeeper/index.js';
+import { Holdfast as HoldfastOver } from '../../src/core.js';
 import { ConfigError, Holdfast } from '../../src/index.js';
 
 /** What a caller without types may pass. */
@@ -193,6 +194,12 @@ describe('where an engine is wanted', () => {
     ['nothing', () => undefined, 'undefined.'],
   ])('%s gets the line to write', async (_, make, message) => {
     expect(await refusal(() => new Holdfast(untyped(make())))).toBe(needs + message);
+  });
+
+  test('holdfast/core gets none by URL, and does not repeat it', async () => {
+    expect(await refusal(() => new HoldfastOver(untyped('redis://me:secret@localhost')))).toBe(
+      "holdfast/core has no URLs: import { Holdfast } from 'holdfast', or hand in an engine, like memory() from 'holdfast/memory'.",
+    );
   });
 
   const known =

@@ -74,8 +74,9 @@ export class Realm {
     return this.pending > 0;
   }
 
+  /** Whether there is a session, and its last beat was answered. */
   get reached(): boolean {
-    return this.#session !== undefined;
+    return this.#session?.validity.missed === 0;
   }
 
   get session(): KeptSession | undefined {

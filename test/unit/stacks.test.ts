@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Holdfast, type Lease, type WriteLease } from '../../src/index.js';
 import { lose } from '../../src/testing/index.js';
 import { ScriptedEngine } from './scripted-engine.js';
+import { VirtualClock } from './virtual-clock.js';
 
 interface Calls {
   readonly busy: Holdfast;
@@ -88,6 +89,27 @@ describe.each(Object.keys(WAYS))(
 );
 
 describe('the stack of a rejection', () => {
+  test('of an engine that has fallen silent has the frame of a caller who does not await it', async () => {
+    const clock = new VirtualClock();
+    const engine = new ScriptedEngine();
+    await using locks = new Holdfast(engine, { ttl: '9s', clock });
+    await locks.mutex('a').tryAcquire();
+    engine.hang();
+    await clock.advance(7_000);
+    const thisVeryCaller = (): Promise<Error> =>
+      locks
+        .mutex('b')
+        .tryAcquire()
+        .then(() => expect.unreachable(), asError);
+    const failing = thisVeryCaller();
+    await clock.advance(4_000);
+    expect((await failing).stack).toContain('thisVeryCaller');
+    engine.heal();
+    const closing = locks.close();
+    await clock.advance(9_000);
+    await closing;
+  });
+
   test('is its own for each of many that are told of one error', async () => {
     const engine = new ScriptedEngine();
     engine.now({ connect: () => Promise.reject(new Error('NOPE')) });

@@ -4,7 +4,7 @@
  * - The modules, bundled: one file for each entry, beside what they share. Three hundred small files cost a tenth of the package.
  * - The CommonJS form in dist/cjs, for tools that can't `require` ES modules: jest, ts-jest, older bundlers. Node.js itself takes
  *   the modules (`module-sync`). It is bundled in the same way, and has types of its own.
- * - No types that no entry leads to, and no comments in what is run: with them the package is twice as large.
+ * - No types that no entry leads to or that are `@internal`, and no comments in what is run: with them the package is twice as large.
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -29,10 +29,12 @@ const SHARED = {
 };
 /** Nobody reads these. Errors and leases have their names by their brands. */
 const SMALL = { compress: true, mangle: { toplevel: true }, codegen: { removeWhitespace: true } };
-/** Lines and the names of classes stay: Node prints the line that has thrown, and a stack trace tells the class. */
-const READABLE = {
-  compress: { keepNames: { function: false, class: true } },
-  mangle: { toplevel: true, keepNames: { function: false, class: true } },
+/** What runs for everybody, and stands in their stack traces, is as it was written, without its comments. */
+const READABLE = { compress: false, mangle: false, codegen: { removeWhitespace: false } };
+/** Of engines, for their size: functions, classes and methods keep their names, and lines stay lines; what is private is short. */
+const TRACEABLE = {
+  compress: { keepNames: { function: true, class: true } },
+  mangle: { toplevel: false, keepNames: true },
   codegen: { removeWhitespace: false },
 };
 const entries = Object.entries(exports).filter(([, target]) => target.require);
@@ -125,10 +127,15 @@ function slim(file) {
   const [, interpreter = ''] = /^(#!.*\n)/.exec(text) ?? [];
   const { code, errors } = minifySync(file, text.slice(interpreter.length), {
     module: true,
-    ...(/\/(cli|conformance)\//.test(file) ? SMALL : READABLE),
+    ...formOf(relative(DIST, file)),
   });
   if (errors.length > 0) throw new Error(`${file}: ${errors[0].message}`);
   writeFileSync(file, interpreter + code);
+}
+
+function formOf(file) {
+  if (/^(cli|conformance)[\\/]/.test(file)) return SMALL;
+  return /^engines[\\/]/.test(file) ? TRACEABLE : READABLE;
 }
 
 /** Straight into the try that stands around it: only then do bundlers see that a peer may be missing. */

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { type Clock, detached, systemClock } from './core/clock.js';
 import { type Duration, parseDuration, show } from './core/duration.js';
 import type { EngineSource, LineQuery, Traits } from './core/engine.js';
-import { ConfigError, UnsupportedError } from './core/errors.js';
+import { calling, ConfigError, UnsupportedError } from './core/errors.js';
 import { Instance, type InstanceOptions, type InstanceStats } from './core/instance.js';
 import { ALL } from './core/line.js';
 import { withLongTimers } from './core/long-timer.js';
@@ -67,6 +67,11 @@ export class Holdfast implements AsyncDisposable {
 
   /** @param source what an engine's function gives (`memory()`). No I/O happens yet. */
   constructor(source: EngineSource, options: HoldfastOptions = {}) {
+    // Not repeated: it may have a password in it.
+    if (typeof source === 'string')
+      throw new ConfigError(
+        "holdfast/core has no URLs: import { Holdfast } from 'holdfast', or hand in an engine, like memory() from 'holdfast/memory'.",
+      );
     if (typeof source?.connect !== 'function' || !source.traits) {
       throw new ConfigError(
         `Holdfast needs an engine: a URL like 'memory:', or one like memory() from 'holdfast/memory'; got ${show(source)}.`,
@@ -145,11 +150,10 @@ export class Holdfast implements AsyncDisposable {
    */
   async evict(name: string, claimId: string, reason = 'evicted'): Promise<boolean> {
     this.#instance.requireListing('evict');
-    return this.#instance.evict(
-      checkName(name),
-      checkName(claimId, 'A claim id'),
-      checkText(reason, 'A reason', LONGEST_REASON_BYTES),
-    );
+    checkName(name);
+    checkName(claimId, 'A claim id');
+    checkText(reason, 'A reason', LONGEST_REASON_BYTES);
+    return calling(() => this.#instance.evict(name, claimId, reason));
   }
 
   /**
@@ -162,7 +166,8 @@ export class Holdfast implements AsyncDisposable {
   async ready(options: ReadyOptions = {}): Promise<void> {
     checkOptions(options, READY_OPTIONS, 'ready');
     const { timeout = this.#instance.options.ttlMs } = options;
-    return this.#instance.ready(parseDuration(timeout, 'timeout'));
+    const timeoutMs = parseDuration(timeout, 'timeout');
+    return calling(() => this.#instance.ready(timeoutMs));
   }
 
   /** What this instance has and how it is, for metrics and probes. Asks nobody. */

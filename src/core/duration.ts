@@ -16,7 +16,7 @@ export function parseDuration(value: unknown, what: string): number {
   const ms = typeof value === 'string' ? fromText(value) : value;
   if (typeof ms !== 'number' || !Number.isFinite(ms) || ms < 0 || ms > LONGEST_MS) {
     throw new ConfigError(
-      `${what} must be a duration from 0 to 366d, in milliseconds or like '250ms', '10s', '5m', '1h'; got ${show(value)}.`,
+      `${what} must be a duration from 0 to 366d, in milliseconds or like '250ms', '10s', '5m', '1h', '7d'; got ${show(value)}.`,
     );
   }
   return ms;

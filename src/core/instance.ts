@@ -3,7 +3,16 @@ import { Closing, type Work } from './closing.js';
 import { ConnectingEngine } from './connecting.js';
 import { Deadlines } from './deadlines.js';
 import type { Engine, EngineLine, EngineSource, LineQuery, Registers } from './engine.js';
-import { asHoldfastError, ClosedError, ConfigError, fromHere, named, silence, UnsupportedError } from './errors.js';
+import {
+  asHoldfastError,
+  Caller,
+  ClosedError,
+  ConfigError,
+  fromHere,
+  named,
+  silence,
+  UnsupportedError,
+} from './errors.js';
 import { floorOf } from './floor.js';
 import { Looks } from './looks.js';
 import { outside } from './outside.js';
@@ -40,7 +49,7 @@ export interface InstanceStats {
   readonly guardEndsInMs: number | undefined;
 }
 
-/** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. */
+/** One Holdfast's presence: its engine, its sessions and its own waiters. Two instances are strangers to each other. @internal */
 export class Instance {
   readonly source: EngineSource;
   readonly options: InstanceOptions;
@@ -73,6 +82,12 @@ export class Instance {
   /** Where its tokens come from: equal for two instances only if they use the same engine. */
   get place(): unknown {
     return this.source.place ?? this.source;
+  }
+
+  /** Whether the engine has been reached, so that the next call is likely to be answered. */
+  get reached(): boolean {
+    for (const realm of this.#realms.values()) if (realm.reached) return true;
+    return false;
   }
 
   isOnSameEngine(other: Instance): boolean {
@@ -162,7 +177,7 @@ export class Instance {
       const engine = await this.#connecting.engine();
       if (engine.ping) await this.#within(Math.max(0, endsAt - clock.now()), engine.ping());
     } catch (error) {
-      throw fromHere(named(asHoldfastError(error, 'ready'), { engine: this.source.title }));
+      throw named(asHoldfastError(error, 'ready'), { engine: this.source.title });
     }
   }
 
@@ -209,9 +224,14 @@ export class Instance {
     });
   }
 
-  async *inspect(query: LineQuery): AsyncIterable<LineView> {
-    this.#assertOpen();
-    yield* this.#inspect(query);
+  /** @param caller is noted when this is called; what stands below runs when the first line is asked for. */
+  async *inspect(query: LineQuery, caller = new Caller()): AsyncIterable<LineView> {
+    try {
+      this.#assertOpen();
+      yield* this.#inspect(query);
+    } catch (error) {
+      throw fromHere(error, caller);
+    }
   }
 
   /** With our own deadline on each step. */
@@ -236,7 +256,7 @@ export class Instance {
     try {
       return await this.#deadlines.race(ask(), () => (this.#over ? new ClosedError() : silence(doing)));
     } catch (error) {
-      throw fromHere(named(asHoldfastError(error, doing), { engine: this.source.title }));
+      throw named(asHoldfastError(error, doing), { engine: this.source.title });
     }
   }
 

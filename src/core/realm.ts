@@ -76,6 +76,11 @@ export class Realm {
     return this.pending > 0;
   }
 
+  /** Whether there is a session, and its last beat was answered. */
+  get reached(): boolean {
+    return this.#session?.validity.missed === 0;
+  }
+
   get session(): KeptSession | undefined {
     return this.#session?.notice() ? this.#session : undefined;
   }
@@ -247,12 +252,13 @@ export class Realm {
 
   #failedToOpen(error: HoldfastError): void {
     this.#opening = undefined;
+    this.missed(error);
     const hopeless = !(error instanceof EngineError && error.retryable);
     for (const standing of [...this.#unopened]) {
       if (hopeless) standing.fail(error);
-      else standing.failing(error);
+      // It may only have kept silent this time, and have said before why it can't be reached.
+      else standing.failing(this.#trouble!);
     }
-    this.missed(error);
     if (hopeless) this.#settleProbes(error);
     // Who asks anew after everybody has given up is not to pay for those before.
     this.#attempts = this.#wanted() ? this.#attempts + 1 : 0;

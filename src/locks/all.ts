@@ -1,5 +1,5 @@
 import { optionalDuration, show } from '../core/duration.js';
-import { ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
+import { calling, ClosedError, AcquireTimeoutError, ConfigError, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { type Frame, taskForRun } from '../core/reentrancy.js';
 import type { LineView } from '../core/view.js';
@@ -37,6 +37,8 @@ export type AllLock = Lock<Leases, readonly LineView[]>;
 /**
  * Several locks as one: always acquired in one order, so that two `all()` never wait for each other; duplicates merged
  * into the stronger; all or none; one timeout for the whole.
+ *
+ * @internal
  */
 export function all(instance: Instance, locks: readonly Lock[]): AllLock {
   return new LockSet(instance, locks);
@@ -56,19 +58,21 @@ class LockSet implements AllLock {
   }
 
   acquire(options: AcquireOptions = {}): Promise<Leases> {
-    return this.#acquire(options, taskForRun());
+    return calling(() => this.#acquire(options, taskForRun()));
   }
 
   async tryAcquire(options: TryOptions = {}): Promise<Leases | undefined> {
     checkLockOptions(options, false);
     const { maxHold, ...asked } = options;
     const endsAt = this.#endOfTry();
-    return this.#gather({
-      task: taskForRun(),
-      maxHoldMs: optionalDuration(maxHold, 'maxHold'),
-      settleBy: endsAt,
-      take: (member, purpose) => member.take(asked, false, { ...purpose, tryEndsAt: endsAt }),
-    });
+    return calling(() =>
+      this.#gather({
+        task: taskForRun(),
+        maxHoldMs: optionalDuration(maxHold, 'maxHold'),
+        settleBy: endsAt,
+        take: (member, purpose) => member.take(asked, false, { ...purpose, tryEndsAt: endsAt }),
+      }),
+    );
   }
 
   run<T>(work: (leases: Leases) => T | PromiseLike<T>): Promise<T>;
@@ -76,7 +80,7 @@ class LockSet implements AllLock {
   async run<T>(...args: RunArguments<Leases, T>): Promise<T> {
     const [options, work] = runArguments(args);
     const task = taskForRun();
-    const leases = await this.#acquire(options, task);
+    const leases = await calling(() => this.#acquire(options, task));
     const frames: Frame[] = [];
     for (const member of this.#members) frames.push(member.frameFor(leases.of(member), task, frames.at(-1)));
     return runInside(this.#instance, frames, () => work(leases));

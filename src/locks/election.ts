@@ -1,6 +1,6 @@
 import { backoff } from '../core/backoff.js';
 import type { Duration } from '../core/duration.js';
-import { ClosedError, EngineError, LeaseLostError } from '../core/errors.js';
+import { Caller, calling, ClosedError, EngineError, fromHere, LeaseLostError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkText } from '../core/names.js';
@@ -41,6 +41,7 @@ export class Election {
   readonly #instance: Instance;
   readonly #lock: LineLock<HeldLease>;
 
+  /** @internal */
   constructor(instance: Instance, name: string) {
     const spec = { kind: 'lock', name, weight: ALL, capacity: ALL, cohort: false, reentrant: false } as const;
     this.#instance = instance;
@@ -51,7 +52,7 @@ export class Election {
   /** Waits for office. Resign with `term.release()`. */
   async campaign(options: CampaignOptions = {}): Promise<Term> {
     checkOptions(options, CAMPAIGN_OPTIONS, 'An election');
-    return this.#campaign(options);
+    return calling(() => this.#campaign(options));
   }
 
   /**
@@ -64,16 +65,19 @@ export class Election {
   ): Promise<T> {
     const [options, work] = optionsAndWork('lead', args);
     checkOptions(options, CAMPAIGN_OPTIONS, 'An election');
+    const caller = new Caller();
     for (;;) {
       const task = taskForRun();
-      const term = await this.#campaignThroughOutages(options, task);
+      const term = await this.#campaignThroughOutages(options, task).catch((error: unknown) => {
+        throw fromHere(error, caller);
+      });
       try {
         const frame = this.#lock.frameFor(term, task);
         return await runInside(this.#instance, [frame], () => work(term), { yields: true });
       } catch (error) {
         if (!tellsLoss(error, term)) throw error;
         // Also where the code around it may still acquire: the next term would be over before it began.
-        if (this.#instance.closing) throw new ClosedError();
+        if (this.#instance.closing) throw fromHere(new ClosedError(), caller);
       }
     }
   }

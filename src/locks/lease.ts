@@ -1,5 +1,5 @@
 import type { Fence, LineRef } from '../core/engine.js';
-import { ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
+import { calling, ConfigError, LeaseLostError, type Loss, quote } from '../core/errors.js';
 import { PRESENT, type Presentable, type Presented } from '../core/fence.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
@@ -14,7 +14,7 @@ export interface Lease extends AsyncDisposable {
   readonly name: string;
   /** The fencing token: of two grants that may not coexist the later has the larger. Compare it as a bigint. */
   readonly token: bigint;
-  readonly state: TurnState;
+  readonly state: 'held' | 'jeopardy' | 'lost' | 'released';
   /** Computed now from the clock; right even after a stalled event loop. Check it before each side effect. */
   readonly held: boolean;
   /** Milliseconds of validity left; 0 after release. */
@@ -40,6 +40,7 @@ export interface WriteLease extends Lease {
   downgrade(): Promise<Lease>;
 }
 
+/** @internal */
 export class HeldLease implements WriteLease, Presentable {
   static {
     brand(this, 'Lease');
@@ -116,16 +117,18 @@ export class HeldLease implements WriteLease, Presentable {
       throw new ConfigError(
         `Only the lease of a write lock can be downgraded; this one of ${quote(this.name)} is lighter.`,
       );
-    const reader = this.turn.downgrade();
-    // Made at once: its hand is the turn's from the call on.
-    const lease = new HeldLease(this.#instance, this.turn);
-    // It was lost only if that happened before others could read beside it.
-    this.#released ??= reader.then(
-      () => true,
-      () => false,
-    );
-    await reader;
-    return lease;
+    return calling(async () => {
+      const reader = this.turn.downgrade();
+      // Made at once: its hand is the turn's from the call on.
+      const lease = new HeldLease(this.#instance, this.turn);
+      // It was lost only if that happened before others could read beside it.
+      this.#released ??= reader.then(
+        () => true,
+        () => false,
+      );
+      await reader;
+      return lease;
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -191,7 +194,7 @@ export class HeldLease implements WriteLease, Presentable {
   }
 }
 
-/** A lease that was made by Holdfast, with what is not public. */
+/** A lease that was made by Holdfast, with what is not public. @internal */
 export function ownLease(lease: unknown, what: string): HeldLease {
   if (lease instanceof HeldLease) return lease;
   throw new ConfigError(`${what} must be a lease that acquire() or run() gave you.`);

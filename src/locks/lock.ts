@@ -1,6 +1,6 @@
 import { type Duration, optionalDuration, show } from '../core/duration.js';
 import type { LineKind } from '../core/engine.js';
-import { ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
+import { Caller, ClosedError, ConfigError, fromHere, quote } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { checkName } from '../core/names.js';
 import { type Advice, checkOptions, type Known } from '../core/options.js';
@@ -29,7 +29,7 @@ export interface AcquireOptions extends TryOptions {
   readonly timeout?: Duration;
 }
 
-/** What a lock is taken for, as nobody but this library says. */
+/** What a lock is taken for, as nobody but this library says. @internal */
 export interface Purpose {
   /** Of the run that is to follow. */
   readonly task?: number | undefined;
@@ -53,6 +53,7 @@ const ACQUIRE_ADVICE: Advice = {
 };
 const TRY_ADVICE: Advice = { ...ACQUIRE_ADVICE, timeout: 'It never waits: use acquire({ timeout }).' };
 
+/** @internal */
 export function checkLockOptions(options: unknown, waits: boolean): void {
   if (waits) checkOptions(options, ACQUIRE_OPTIONS, 'acquire', ACQUIRE_ADVICE);
   else checkOptions(options, TRY_OPTIONS, 'tryAcquire', TRY_ADVICE);
@@ -72,6 +73,7 @@ export interface Lock<L = Lease, View = LineView> {
   inspect(): Promise<View>;
 }
 
+/** @internal */
 export interface LineLockSpec {
   readonly kind: LineKind;
   readonly name: string;
@@ -84,7 +86,7 @@ export interface LineLockSpec {
   readonly rw?: boolean;
 }
 
-/** A lock of one line with one weight. */
+/** A lock of one line with one weight. @internal */
 export class LineLock<L extends Lease = Lease> implements Lock<L> {
   readonly target: Target;
   readonly weight: number;
@@ -127,6 +129,7 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   async inspect(): Promise<LineView> {
     const { ref, capacity } = this.target;
     this.#instance.requireListing('inspect');
+    // It notes its caller itself.
     for await (const line of this.#instance.inspect({ name: ref.name })) if (line.kind === ref.kind) return line;
     return emptyLineView(ref.name, ref.kind, capacity);
   }
@@ -145,22 +148,23 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
     if (options !== NOTHING) checkLockOptions(options, waits);
     const asking = this.#asking(options, waits ? options.timeout : 0, purpose);
     const maxHoldMs = optionalDuration(options.maxHold, 'maxHold');
+    // Of those that may well fail. The others are many, and most of them are awaited.
+    const mayFail = options.timeout !== undefined || !this.#instance.reached;
+    const caller = mayFail ? new Caller() : undefined;
     let turn: Turn | undefined;
     try {
       turn = await this.#instance.acquire(this.target, asking);
       // It may have ended while the promise was on its way.
       turn?.notice();
       if (turn && !turn.open) throw turn.undeliveredError();
+      if (!turn && waits) throw await this.#instance.looks.busy(this.target.ref);
     } catch (error) {
-      throw fromHere(error);
+      throw fromHere(error, caller);
     }
-    if (turn) {
-      if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
-      // Every lease can do what the most capable one can; the interface says which of it makes sense.
-      return new HeldLease(this.#instance, turn) as unknown as L;
-    }
-    if (!waits) return undefined;
-    throw await this.#instance.looks.busy(this.target.ref);
+    if (!turn) return undefined;
+    if (maxHoldMs !== undefined) turn.endAfter(maxHoldMs);
+    // Every lease can do what the most capable one can; the interface says which of it makes sense.
+    return new HeldLease(this.#instance, turn) as unknown as L;
   }
 
   #asking(options: TryOptions, timeout: Duration | undefined, { task, tryEndsAt, value, began }: Purpose): Asking {
@@ -200,14 +204,16 @@ export class LineLock<L extends Lease = Lease> implements Lock<L> {
   }
 }
 
+/** @internal */
 export type RunArguments<L, T> =
   [work: (lease: L) => T | PromiseLike<T>] | [options: AcquireOptions, work: (lease: L) => T | PromiseLike<T>];
 
+/** @internal */
 export function runArguments<L, T>(args: RunArguments<L, T>): [AcquireOptions, (lease: L) => T | PromiseLike<T>] {
   return optionsAndWork('run', args);
 }
 
-/** Of a call that takes a function, and options before it. */
+/** Of a call that takes a function, and options before it. @internal */
 export function optionsAndWork<Options, Work>(
   what: string,
   args: readonly [work: Work] | readonly [options: Options, work: Work],
@@ -219,11 +225,13 @@ export function optionsAndWork<Options, Work>(
   throw new ConfigError(`${what} needs a function to run; got ${show(work)}.`);
 }
 
+/** @internal */
 export function checkSignal(signal: unknown): void {
   if (signal === undefined || signal instanceof AbortSignal) return;
   throw new ConfigError(`signal must be an AbortSignal; got ${show(signal)}.`);
 }
 
+/** @internal */
 export function checkPermits(value: unknown, most: number, what: string): number {
   if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return value as number;
   throw new ConfigError(`${what} must be a whole number from 1 to ${most}; got ${show(value)}.`);

@@ -1,6 +1,6 @@
 import { type Duration, optionalDuration, parseDuration, show } from '../core/duration.js';
 import type { RegisterEntry, Registers } from '../core/engine.js';
-import { ConfigError, EngineError } from '../core/errors.js';
+import { Caller, ConfigError, EngineError, fromHere } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { ALL } from '../core/line.js';
 import { checkOptions, type Known } from '../core/options.js';
@@ -42,6 +42,8 @@ const NO_RUN = 'none';
  * Runs `work` once across the fleet, or not at all if another runs it or ran it less than `atLeast` ago. The time of the
  * last run stands in a register of its own, so it outlives the process, and its age is the engine's business. When it is
  * old enough to forbid nothing, the engine forgets it.
+ *
+ * @internal
  */
 export async function once<T>(
   instance: Instance,
@@ -58,11 +60,15 @@ export async function once<T>(
   const atMostMs = optionalDuration(options.atMost, 'atMost');
   const task = taskForRun();
   const wanted = { ...(atMostMs !== undefined && { maxHold: atMostMs }), ...(label !== undefined && { label }) };
-  const lease = await throughGuard(instance, () => lock.take(wanted, false, { task }));
+  const caller = new Caller();
+  const fail = (error: unknown): never => {
+    throw fromHere(error, caller);
+  };
+  const lease = await throughGuard(instance, () => lock.take(wanted, false, { task })).catch(fail);
   if (!lease) return { ran: false };
   // All of it is work of ours: an instance that closes lets it end, so that no run is noted that never begins.
   return runInside(instance, [lock.frameFor(lease, task)], async () => {
-    const note = await claimRun(instance, name, lease, atLeastMs);
+    const note = await claimRun(instance, name, lease, atLeastMs).catch(fail);
     if (!note) return { ran: false };
     return { ran: true, value: await runNoted(note, lease, onError, () => work(lease)) };
   });

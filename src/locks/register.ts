@@ -1,5 +1,5 @@
 import type { Registers } from '../core/engine.js';
-import { ConfigError, quote, StaleTokenError } from '../core/errors.js';
+import { calling, ConfigError, quote, StaleTokenError } from '../core/errors.js';
 import type { Instance } from '../core/instance.js';
 import { checkName, checkText } from '../core/names.js';
 import { withTokenAsText } from '../core/view.js';
@@ -21,6 +21,7 @@ export class Register {
   readonly name: string;
   readonly #instance: Instance;
 
+  /** @internal */
   constructor(instance: Instance, name: string) {
     this.#instance = instance;
     this.name = checkName(name);
@@ -30,7 +31,11 @@ export class Register {
    * Reads it. With a lease, its token is presented first: from then on older tokens are refused. A read-modify-write
    * must present its token with the read already, or an update can still be lost.
    */
-  async get(lease?: Lease): Promise<RegisterValue | undefined> {
+  get(lease?: Lease): Promise<RegisterValue | undefined> {
+    return calling(() => this.#get(lease));
+  }
+
+  async #get(lease?: Lease): Promise<RegisterValue | undefined> {
     const fence = lease === undefined ? undefined : ownLease(lease, 'lease').fenceFor(this.#instance, this.name);
     const read = await this.#call('register.get', (registers) => registers.read(this.name, fence));
     if (!read.ok) throw new StaleTokenError(this.name, fence!.token, read.newest);
@@ -40,7 +45,11 @@ export class Register {
   }
 
   /** Writes it, whatever the state of the lease: the engine decides by the token. Throws StaleTokenError. */
-  async set(value: string, lease: Lease): Promise<void> {
+  set(value: string, lease: Lease): Promise<void> {
+    return calling(() => this.#set(value, lease));
+  }
+
+  async #set(value: string, lease: Lease): Promise<void> {
     checkText(value, `Register ${quote(this.name)}'s value`, LONGEST_VALUE_BYTES);
     const { token, mode } = ownLease(lease, 'lease').fenceFor(this.#instance, this.name);
     if (mode === 'read')

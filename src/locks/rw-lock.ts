@@ -10,6 +10,7 @@ export interface RwLock {
   readonly write: Lock<WriteLease>;
 }
 
+/** @internal */
 export function rwLock(instance: Instance, name: string): RwLock {
   const spec = { kind: 'lock', name, capacity: ALL, rw: true } as const;
   return {

@@ -108,6 +108,12 @@ describe('another server than the URL says', () => {
       'postgres',
       'memcached: the connection was closed. If it stays so: is it memcached that listens there?',
     ],
+    ['etcd', 'redis', 'etcd: Protocol error. If it stays so: is it etcd that listens there?'],
+    [
+      'zookeeper',
+      'redis',
+      'ZooKeeper: the connection was lost (no answer within 1000 ms. If it stays so: is it ZooKeeper that listens there?).',
+    ],
   ])('%s on the port of %s', async (scheme, other, cause) => {
     const { port } = { redis, postgres, memcached }[other]!;
     await using locks = new Holdfast(`${scheme}://${LOOPBACK}:${port}`);

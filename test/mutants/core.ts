@@ -554,6 +554,7 @@ const CLOSING = 'test/unit/core/inside-and-closing.test.ts';
 const ONCE = 'test/unit/locks/once.test.ts';
 const UNREACHABLE = 'test/unit/core/keeper/unreachable-engine.test.ts';
 const END_OF_A_HOLD = 'test/unit/core/keeper/end-of-a-hold.test.ts';
+const STACKS = 'test/unit/stacks.test.ts';
 const ALL_LOCKS = 'test/unit/locks/all.test.ts';
 
 /** Bugs of the same half that no program of the model shows: each has its test. */
@@ -733,7 +734,7 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     edits: [
       {
         file: 'locks/election.ts',
-        find: '        if (this.#instance.closing) throw new ClosedError();\n',
+        find: '        if (this.#instance.closing) throw fromHere(new ClosedError(), caller);\n',
         replace: '',
       },
     ],
@@ -802,6 +803,16 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     name: 'atLeast counts from the note that was written before the run began',
     edits: [{ file: 'locks/once.ts', find: 'allSettled([working, note.runs()])', replace: 'allSettled([working])' }],
     foundBy: { file: ONCE, test: 'two runs never begin less than atLeast apart' },
+  },
+  {
+    name: 'who does not await a promise is not in its stack',
+    edits: [{ file: 'locks/lock.ts', find: 'mayFail ? new Caller() : undefined', replace: 'undefined' }],
+    foundBy: { file: STACKS, test: 'acquire that times out' },
+  },
+  {
+    name: 'an engine that keeps silent hides why it could not be reached',
+    edits: [{ file: 'core/realm.ts', find: 'standing.failing(this.#trouble!)', replace: 'standing.failing(error)' }],
+    foundBy: { file: UNREACHABLE, test: 'says why, also to those who come when it only keeps silent' },
   },
   {
     name: 'one try of several locks has a time of its own for each',

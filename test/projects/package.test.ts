@@ -41,3 +41,9 @@ test('holdfast/core leads to one file, and to no engine', () => {
   expect([...files].map((file) => relative(DIST, file))).toEqual(['core.js', 'chunks/core.js']);
   expect([...later]).toEqual([]);
 });
+
+test('what stands in stack traces of every program has the names of the sources, private ones too', () => {
+  const core = readFileSync(resolve(DIST, 'chunks/core.js'), 'utf8');
+  for (const written of ['#takeRealLock(', 'function runInside(', 'LineLock = class'])
+    expect(core.includes(written), written).toBe(true);
+});

@@ -12,9 +12,12 @@ const run = promisify(execFile);
 const root = new URL('../../', import.meta.url);
 const examples = new URL('examples/', root);
 /** Inside of the package, so that 'holdfast' is the package itself. */
-const scratch = new URL(`.cache/readme-${process.pid}/`, root);
+const scratch = new URL(`.cache/pages-${process.pid}/`, root);
 
-/** How to run a block of the README: its file's extension, and what Node must load first. */
+/** Those whose blocks are programs. What the others show needs a server, and has tests or examples of its own. */
+const PAGES = ['choosing', 'faq', 'runtimes', 'serverless', 'shutdown', 'testing'].map((name) => `docs/${name}.md`);
+
+/** How to run a block of a page: its file's extension, and what Node must load first. */
 const LANGUAGES: Readonly<Record<string, { extension: string; flags: string[] }>> = {
   js: { extension: 'mjs', flags: [] },
   ts: { extension: 'ts', flags: ['--import', 'tsx'] },
@@ -36,16 +39,28 @@ describe('examples print what their last lines say', async () => {
   });
 });
 
-describe('the README', async () => {
-  beforeAll(() => mkdir(scratch, { recursive: true }));
-  afterAll(() => rm(scratch, { recursive: true, force: true }));
+interface Block {
+  readonly page: string;
+  readonly language: string;
+  readonly text: string;
+  readonly line: number;
+}
 
-  const readme = await readFile(new URL('README.md', root), 'utf8');
-  const blocks = [...readme.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map((match) => ({
+async function blocksOf(page: string): Promise<readonly Block[]> {
+  const whole = await readFile(new URL(page, root), 'utf8');
+  return [...whole.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map((match) => ({
+    page,
     language: match[1]!,
     text: match[2]!,
-    line: readme.slice(0, match.index).split('\n').length,
+    line: whole.slice(0, match.index).split('\n').length,
   }));
+}
+
+beforeAll(() => mkdir(scratch, { recursive: true }));
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+describe('the README', async () => {
+  const blocks = await blocksOf('README.md');
   const [first, ...others] = blocks.filter(({ language }) => language in LANGUAGES);
 
   test('its first block can be pasted into a file and prints what the next block says', async () => {
@@ -53,16 +68,30 @@ describe('the README', async () => {
     expect(withoutTokens(await outputOf(first!))).toBe(withoutTokens(promised!.text));
   });
 
-  test.each(others)('its block on line $line runs', async ({ text, ...block }) => {
-    const alone = text.includes("from 'holdfast'");
-    await outputOf({ ...block, text: alone ? text : `${PRELUDE}\n${text}\nawait locks.close();\n` });
+  test.each(others)('its block on line $line runs', async (block) => {
+    await outputOf(complete(block));
   });
 });
 
+describe('other pages', async () => {
+  const blocks = (await Promise.all(PAGES.map(blocksOf))).flat().filter(({ language }) => language in LANGUAGES);
+
+  test.each(blocks)('$page: its block on line $line runs', async (block) => {
+    await outputOf(complete(block));
+  });
+});
+
+/** A fragment with what it goes on with; a service is told to end. */
+function complete({ text, ...block }: Block): Block {
+  if (text.includes("'SIGTERM'")) return { ...block, text: `${text}\nprocess.kill(process.pid, 'SIGTERM');\n` };
+  if (/from 'holdfast(\/core)?'/.test(text)) return { ...block, text };
+  return { ...block, text: `${PRELUDE}\n${text}\nawait locks.close();\n` };
+}
+
 /** Writes the block to a file of its own and runs it. */
-async function outputOf({ language, text, line }: { language: string; text: string; line: number }): Promise<string> {
+async function outputOf({ page, language, text, line }: Block): Promise<string> {
   const { extension, flags } = LANGUAGES[language]!;
-  const file = new URL(`line-${line}.${extension}`, scratch);
+  const file = new URL(`${page.replaceAll(/\W/g, '-')}-${line}.${extension}`, scratch);
   await writeFile(file, text);
   return output(file, flags);
 }

@@ -12,6 +12,7 @@ import { mysql as mysqlEngine } from '../../src/engines/mysql/index.js';
 import { postgres } from '../../src/engines/postgres/index.js';
 import { redis, redlock } from '../../src/engines/redis/index.js';
 import { zookeeper } from '../../src/engines/zookeeper/index.js';
+import { Holdfast as HoldfastOver } from '../../src/core.js';
 import { ConfigError, Holdfast } from '../../src/index.js';
 
 /** What a caller without types may pass. */
@@ -195,6 +196,12 @@ describe('where an engine is wanted', () => {
     expect(await refusal(() => new Holdfast(untyped(make())))).toBe(needs + message);
   });
 
+  test('holdfast/core gets none by URL, and does not repeat it', async () => {
+    expect(await refusal(() => new HoldfastOver(untyped('redis://me:secret@localhost')))).toBe(
+      "holdfast/core has no URLs: import { Holdfast } from 'holdfast', or hand in an engine, like memory() from 'holdfast/memory'.",
+    );
+  });
+
   const known =
     'Known: memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redis+cluster:, rediss+cluster:, redlock:, postgres:, postgresql:, mysql:, mariadb:, memcached:, etcd:, etcds:, zookeeper:, zookeepers:.';
   test.each([
@@ -255,6 +262,75 @@ describe('arguments in the wrong order, or none', () => {
   ])('%s', async (_, call, message) => {
     await using locks = new Holdfast('memory:messages');
     expect(await refusal(() => call(locks))).toBe(message);
+  });
+});
+
+describe('a value that is wrong', () => {
+  const duration = "must be a duration from 0 to 366d, in milliseconds or like '250ms', '10s', '5m', '1h', '7d'; got";
+  test.each<[string, (locks: Holdfast) => unknown, string]>([
+    ["timeout: '2 s'", (locks) => locks.mutex('a').acquire(untyped({ timeout: '2 s' })), `timeout ${duration} "2 s".`],
+    ['timeout: -1', (locks) => locks.mutex('a').acquire({ timeout: -1 }), `timeout ${duration} -1.`],
+    ["atLeast: '400d'", (locks) => locks.once('a', { atLeast: '400d' }, () => {}), `atLeast ${duration} "400d".`],
+    [
+      'ttl: 100',
+      () => new Holdfast('memory:', { ttl: 100 }),
+      'ttl must be from 1000 ms to 10 min with this engine; got 100 ms.',
+    ],
+    ['a name that is none', (locks) => locks.mutex(untyped(42)), 'A lock name must be a string; got 42.'],
+    ['an empty name', (locks) => locks.mutex(''), 'A lock name must have 1 to 512 bytes in UTF-8; got 0.'],
+    ['a long name', (locks) => locks.mutex('x'.repeat(600)), 'A lock name must have 1 to 512 bytes in UTF-8; got 600.'],
+    [
+      'a name with a line break',
+      (locks) => locks.mutex('a\nb'),
+      'A lock name must not contain control characters; got "a\\nb".',
+    ],
+    [
+      'permits of a mutex',
+      (locks) => locks.mutex('a').acquire({ permits: 2 }),
+      'permits are for semaphores; "a" is a lock.',
+    ],
+    [
+      'a semaphore of half a permit',
+      (locks) => locks.semaphore('a', 0.5),
+      'A semaphore’s number of permits must be a whole number from 1 to 2147483647; got 0.5.',
+    ],
+    [
+      'a signal that is none',
+      (locks) => locks.mutex('a').acquire(untyped({ signal: {} })),
+      'signal must be an AbortSignal; got an object.',
+    ],
+    [
+      "onError: 'ignore'",
+      (locks) => locks.once('a', untyped({ onError: 'ignore' }), () => {}),
+      "onError is 'keep' or 'retry'; got \"ignore\".",
+    ],
+    [
+      'an object for a register',
+      (locks) => locks.mutex('a').run((lease) => locks.register('a').set(untyped({}), lease)),
+      'Register "a"\'s value must be a string; got an object.',
+    ],
+    [
+      '70 kB for a register',
+      (locks) => locks.mutex('a').run((lease) => locks.register('a').set('x'.repeat(70_000), lease)),
+      'Register "a"\'s value must have 0 to 65536 bytes in UTF-8; got 70000.',
+    ],
+    [
+      'a register without a lease',
+      (locks) => locks.register('a').set('v', untyped(undefined)),
+      'lease must be a lease that acquire() or run() gave you.',
+    ],
+  ])('%s', async (_, call, message) => {
+    await using locks = new Holdfast('memory:messages');
+    expect(await refusal(() => call(locks))).toBe(message);
+  });
+});
+
+test('a Holdfast that is closed says so, with a code of its own', async () => {
+  const locks = new Holdfast('memory:messages');
+  await locks.close();
+  await expect(locks.mutex('a').acquire()).rejects.toMatchObject({
+    code: 'HOLDFAST_CLOSED',
+    message: 'This Holdfast has been closed: make a new one.',
   });
 });
 

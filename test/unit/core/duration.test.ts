@@ -57,7 +57,7 @@ describe('a duration', () => {
       thrown = error;
     }
     expect(thrown).toBeInstanceOf(ConfigError);
-    expect((thrown as Error).message).toMatch(/^maxHold must be a duration .*'250ms', '10s', '5m', '1h'; got /s);
+    expect((thrown as Error).message).toMatch(/^maxHold must be a duration .*'250ms', '10s', '5m', '1h', '7d'; got /s);
   });
 });
 

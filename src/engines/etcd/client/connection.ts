@@ -251,8 +251,9 @@ function listen(stream: ClientHttp2Stream, wasSent: () => boolean, { data, ended
   });
   stream.on('error', (error: Error) => {
     // Of a connection that can't be made Node.js says that the stream was cancelled, and keeps why.
-    const { message } = error.cause instanceof Error ? error.cause : error;
-    failure ??= new EtcdError(STATUS.unavailable, message, wasSent());
+    const { message, code }: NodeJS.ErrnoException = error.cause instanceof Error ? error.cause : error;
+    const hint = code === 'ERR_HTTP2_ERROR' ? `. ${orStranger('etcd')}` : '';
+    failure ??= new EtcdError(STATUS.unavailable, message + hint, wasSent());
   });
   stream.on('close', () => {
     if (status !== STATUS.ok)

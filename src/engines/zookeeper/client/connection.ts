@@ -11,6 +11,7 @@ import { connect as connectTls } from 'node:tls';
 import { clearTimeout, performance, queueMicrotask, setImmediate, setTimeout } from '../../../core/real-time.js';
 import type { Tls } from '../../../kit/certificates.js';
 import { FrameReader, WireError } from '../../../kit/frame-reader.js';
+import { orStranger } from '../../../kit/stranger.js';
 import { frame, headOf, LONGEST_FRAME } from './frames.js';
 import { Reader, type Writer } from './jute.js';
 import {
@@ -133,8 +134,10 @@ export class Connection {
     if (!this.#watchdog) this.#watch(this.#silenceMs);
   }
 
-  end(why: string): void {
+  end(reason: string): void {
     if (this.#state === 'ended') return;
+    const isStranger = this.#state === 'greeting' && this.#socket.bytesWritten > 0;
+    const why = isStranger ? `${reason}. ${orStranger('ZooKeeper')}` : reason;
     this.#state = 'ended';
     clearTimeout(this.#watchdog);
     this.#socket.destroy();

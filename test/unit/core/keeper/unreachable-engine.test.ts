@@ -43,6 +43,17 @@ describe('an engine that can’t be reached', () => {
     expect(trying.error).toBeInstanceOf(EngineError);
   });
 
+  test('says why, also to those who come when it only keeps silent', async () => {
+    engine.now({ open: () => Promise.reject(new Error('ECONNREFUSED')) });
+    const first = new Outcome(locks.mutex('m').tryAcquire());
+    await clock.advance(TTL_MS / 2);
+    expect(first.error).toMatchObject({ message: expect.stringContaining('ECONNREFUSED') });
+    engine.now({ open: never });
+    const second = new Outcome(locks.mutex('other').tryAcquire());
+    await clock.advance(TTL_MS / 2);
+    expect(second.error).toMatchObject({ message: expect.stringContaining('ECONNREFUSED') });
+  });
+
   test('any more, in the middle of a session: the same, after one ttl', async () => {
     await locks.ready();
     await clock.advance(TTL_MS * 2);

@@ -9,7 +9,7 @@ const ROOT = resolve(import.meta.dirname, '..');
 /** In bytes. The aim for the core is 20,000: all of its features are reached by one class, so nothing of it can be left out. */
 const sizes = {
   'the package': { is: packed(), most: 450_000 },
-  'holdfast/core in a bundle, gzipped': { is: await bundled('dist/core.js'), most: 23_000 },
+  'holdfast/core in a bundle, gzipped': { is: await bundled('dist/core.js'), most: 23_100 },
 };
 
 for (const [what, { is, most }] of Object.entries(sizes)) {

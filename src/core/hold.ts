@@ -9,7 +9,7 @@ import { isWorkOf } from './reentrancy.js';
 import { Standing, type StandingEvents } from './standing.js';
 import { publishLost } from './telemetry.js';
 import { usersToken } from './token.js';
-import { all, type Grip, Turn } from './turn.js';
+import { type Grip, Turn } from './turn.js';
 import type { Validity } from './validity.js';
 import type { Waiter } from './waiter.js';
 
@@ -237,7 +237,7 @@ export class Hold implements StandingEvents, Grip {
     this.turns.length = 0;
     this.#takeCohort()?.detached(this.granted ? undefined : loss);
     this.#line.ended(this);
-    return all(stopped);
+    return stopped.length > 0 ? Promise.all(stopped) : undefined;
   }
 
   #makeTurn({ weight, frame }: Waiter): Turn {

@@ -9,7 +9,7 @@ import type { Link } from './queue.js';
 import { isWorkOf } from './reentrancy.js';
 import { Standing, type StandingEvents } from './standing.js';
 import { usersToken } from './token.js';
-import { all, type Grip, Turn } from './turn.js';
+import { type Grip, Turn } from './turn.js';
 import type { Waiter } from './waiter.js';
 
 /** How long an instance may pass a lock among its own waiters before it goes to the back of the engine's line. */
@@ -223,7 +223,7 @@ export class Hold implements StandingEvents, Grip {
     this.turns.length = 0;
     this.#takeCohort()?.detached(this.granted ? undefined : loss);
     this.#line.ended(this);
-    return all(stopped);
+    return stopped.length > 0 ? Promise.all(stopped) : undefined;
   }
 
   #makeTurn({ weight, frame }: Waiter): Turn {

@@ -295,7 +295,8 @@ export class Turn {
     // Those inside first.
     for (const tell of told.toReversed()) tell();
     if (loss.reason !== 'evicted') return undefined;
-    return all(atWork.flatMap(({ onEvicted }) => onEvicted?.() ?? []));
+    const stopped = atWork.flatMap(({ onEvicted }) => onEvicted?.() ?? []);
+    return stopped.length > 0 ? Promise.all(stopped) : undefined;
   }
 
   #end(loss: Loss): () => void {
@@ -367,11 +368,6 @@ export class Turn {
     this.#endTimer?.close();
     return this.#grip.giveBack(this);
   }
-}
-
-/** Undefined: there is nothing to wait for. */
-export function all(promises: readonly Promise<unknown>[]): Promise<unknown> | undefined {
-  return promises.length > 0 ? Promise.all(promises) : undefined;
 }
 
 const IN_DOUBT = 'the machine may have been suspended; the next beat will tell';

@@ -93,8 +93,7 @@ export class HeldLease implements WriteLease, Presentable {
   }
 
   onEvicted(stop: () => PromiseLike<unknown>): void {
-    if (typeof stop !== 'function')
-      throw new ConfigError('onEvicted needs a function that stops what is done under the lock.');
+    if (typeof stop !== 'function') throw new ConfigError('onEvicted needs a function.');
     if (!this.#isCurrent) return;
     const { onEvicted: before } = this.turn;
     // A function that throws has stopped nothing.

@@ -26,7 +26,7 @@ export const redisQueue: readonly TestedBug[] = [
   },
   {
     name: 'the subscriber tells its name on every connection',
-    edits: [{ file: 'engines/redis/client/ioredis.ts', find: '  disableClientInfo: true,\n', replace: '' }],
+    edits: [{ file: 'engines/redis/client/ioredis-connection.ts', find: '  disableClientInfo: true,\n', replace: '' }],
     foundBy: { file: 'test/engines/redis/clients-silence.test.ts', test: 'a balancer without a backend' },
   },
   {

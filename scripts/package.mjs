@@ -31,7 +31,7 @@ const SHARED = {
 const SMALL = { compress: true, mangle: { toplevel: true }, codegen: { removeWhitespace: true } };
 /** What runs for everybody, and stands in their stack traces, is as it was written, without its comments. */
 const READABLE = { compress: false, mangle: false, codegen: { removeWhitespace: false } };
-/** Of engines, for their size: functions, classes and methods keep their names, and lines stay lines; what is private is short. */
+/** Of engines and fences, for their size: functions, classes and methods keep their names, and lines stay lines; what is private is short. */
 const TRACEABLE = {
   compress: { keepNames: { function: true, class: true } },
   mangle: { toplevel: false, keepNames: true },
@@ -135,7 +135,7 @@ function slim(file) {
 
 function formOf(file) {
   if (/^(cli|conformance)[\\/]/.test(file)) return SMALL;
-  return /^engines[\\/]/.test(file) ? TRACEABLE : READABLE;
+  return /^(?:engines|fence|optimistic)[\\/]|^chunks[\\/](?!core)/.test(file) ? TRACEABLE : READABLE;
 }
 
 /** Straight into the try that stands around it: only then do bundlers see that a peer may be missing. */

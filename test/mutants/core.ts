@@ -575,11 +575,13 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     name: 'a run that ended before it began stays noted',
     edits: [{ file: 'locks/once.ts', find: '    lease.assertHeld();\n', replace: '' }],
     foundBy: { file: ODD_ENGINES, test: 'because atMost was over before it was noted' },
+    sample: true,
   },
   {
     name: 'code comes inside a lock though the machine may have been suspended',
     edits: [{ file: 'core/floor.ts', find: 'if (!this.#outer.held) throw', replace: 'if (!this.#outer.open) throw' }],
     foundBy: { file: ODD_ENGINES, test: 'nobody comes inside a lock' },
+    sample: true,
   },
   {
     name: 'a sibling is let in though the machine may have been suspended',
@@ -609,6 +611,7 @@ export const TESTED_BUGS: readonly TestedBug[] = [
       { file: 'locks/all.ts', find: '() => waiting?.reject(lease.turn.undeliveredError())', replace: 'undefined' },
     ],
     foundBy: { file: ODD_ENGINES, test: 'one that is lost while the next is waited for ends the wait' },
+    sample: true,
   },
   {
     name: 'a leader that has resigned campaigns again',

@@ -1,7 +1,8 @@
 /**
  * The mutation gate: bugs that we plant ourselves, each of which a machine must find.
  *
- * npm run mutants                      those of the core, by the simulation and by the model of the public API
+ * npm run mutants                      those of the core, by the simulation, the model of the public API, or a test of their own
+ * npm run mutants -- --sample          without most of those that have a test of their own, as in CI
  * npm run mutants -- floor             those of the core whose name contains the word
  * npm run mutants -- engines           those of engines, fences and the command line, each by its own test
  * npm run mutants -- engines redlock   those of whose engine or name contains the word
@@ -12,7 +13,7 @@ import { API_BUGS, CORE_BUGS, TESTED_BUGS } from './core.js';
 import { ENGINE_BUGS } from './engines/index.js';
 import { type Bug, check, uproot } from './plant.js';
 import { model, simulate } from './simulate.js';
-import { runTest } from './test-run.js';
+import { runTest, type TestedBug } from './test-run.js';
 
 /** Tests wait most of the time, for servers or for what hangs; the simulation and the model take every core by themselves. */
 const TESTS_AT_ONCE = 2;
@@ -34,16 +35,20 @@ function coreHunts(): Hunt[] {
   return [
     ...CORE_BUGS.map((bug) => ({ bug, atOnce: 1, find: () => simulate(bug) })),
     ...API_BUGS.map((bug) => ({ bug, atOnce: 1, find: () => model(bug) })),
-    ...TESTED_BUGS.map((bug) => ({ bug, atOnce: TESTS_AT_ONCE, find: () => runTest(bug) })),
+    ...testHunts(TESTED_BUGS),
   ];
+}
+
+function testHunts(bugs: readonly TestedBug[]): Hunt[] {
+  const wanted = values.sample ? bugs.filter(({ sample }) => sample) : bugs;
+  return wanted.map((bug) => ({ bug, atOnce: TESTS_AT_ONCE, find: () => runTest(bug) }));
 }
 
 function engineHunts(): Hunt[] {
   const bugs = Object.entries(ENGINE_BUGS).flatMap(([engine, list]) =>
     list.map((bug) => ({ ...bug, name: `${engine}: ${bug.name}` })),
   );
-  const wanted = values.sample ? bugs.filter(({ sample }) => sample) : bugs;
-  return wanted.map((bug) => ({ bug, atOnce: TESTS_AT_ONCE, find: () => runTest(bug) }));
+  return testHunts(bugs);
 }
 
 /** Whether it was found. */

@@ -282,6 +282,5 @@ export const commandLine: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: text, test: 'a table has as many rows as there are claims' },
-    sample: true,
   },
 ];

@@ -193,7 +193,6 @@ export const etcd: readonly TestedBug[] = [
       file: 'test/unit/engines/etcd/client/wire.test.ts',
       test: 'a message of many small parts is refused before they fill the memory',
     },
-    sample: true,
   },
   {
     name: 'an answer may be as long as any other, whatever was asked for',

@@ -73,7 +73,6 @@ export const fence: readonly TestedBug[] = [
     name: 'MySQL: an open that changes nothing is no write',
     edits: [{ file: 'fence/table.ts', find: "'opened = opened + 1'", replace: "'opened = opened'" }],
     foundBy: { file: sql, test: 'mysql every open is a write' },
-    sample: true,
   },
   {
     name: 'several fences are opened in the order that each gives',

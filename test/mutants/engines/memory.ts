@@ -17,7 +17,6 @@ export const memory: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: unit, test: 'a dead session never beats itself alive again' },
-    sample: true,
   },
   {
     name: 'a session lives for one moment longer than its ttl',
@@ -159,6 +158,5 @@ export const memory: readonly TestedBug[] = [
     name: 'a reason of an eviction may be anything',
     edits: [{ file: 'holdfast.ts', find: "    checkText(reason, 'A reason', LONGEST_REASON_BYTES);\n", replace: '' }],
     foundBy: { file: suite, test: 'a reason is text of at most 1 KiB, told as it is' },
-    sample: true,
   },
 ];

@@ -132,6 +132,5 @@ export const mysqlForUpdate: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: SWEEPER, test: 'for-update: tokens do not fall when their rows are swept away' },
-    sample: true,
   },
 ];

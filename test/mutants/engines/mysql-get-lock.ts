@@ -31,7 +31,6 @@ export const mysqlGetLock: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: PINNED, test: 'get-lock: a lock that is not on its connection any more is lost' },
-    sample: true,
   },
   {
     name: 'a connection goes back to the pool with its lock',

@@ -110,7 +110,6 @@ export const mysqlRow: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: ROWS, test: 'row a release frees nothing that another has taken over' },
-    sample: true,
   },
   {
     name: 'a renewal revives a lock that has run out',

@@ -15,7 +15,6 @@ export const mysqlVersion: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: ROWS, test: 'version: a version that another has taken and freed since it was read' },
-    sample: true,
   },
   {
     name: 'the second of two who find no row believes that it has made it',

@@ -15,7 +15,6 @@ export const optimistic: readonly TestedBug[] = [
       },
     ],
     foundBy: { file, test: 'sqlite a row that others change each time is a ConflictError' },
-    sample: true,
   },
   {
     name: 'a version is not moved on',

@@ -15,7 +15,6 @@ export const postgresAdvisory: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: ADVISORY, test: 'a lock whose token could not be minted is held by nobody' },
-    sample: true,
   },
   {
     name: 'a reader that was refused frees the key that another reader has',

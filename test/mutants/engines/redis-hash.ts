@@ -9,7 +9,6 @@ export const redisHash: readonly TestedBug[] = [
     name: 'a release does not ask whose lock it is',
     edits: [{ file: SCRIPTS, find: "if redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then return 0 end", replace: '' }],
     foundBy: { file: OWNERS, test: 'hash: a lock of claim 1 is not taken, renewed or freed by claim 2' },
-    sample: true,
   },
   {
     name: 'a renewal does not ask whose lock it is',

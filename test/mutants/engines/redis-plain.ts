@@ -22,7 +22,6 @@ export const redisPlain: readonly TestedBug[] = [
       { file: SCRIPTS, find: "if not owns(redis.pcall('GET', KEYS[1]), ARGV[1]) then return 0 end", replace: '' },
     ],
     foundBy: { file: PLAIN, test: 'in place of ours is left alone by our release, which says so' },
-    sample: true,
   },
   {
     name: 'a claim owns the locks of all whose ids begin with its own',

@@ -143,7 +143,6 @@ export const redisQueue: readonly TestedBug[] = [
     name: 'a grant is believed without the nonce of its claim',
     edits: [{ file: 'kit/awaited.ts', find: ' && nonce && message.nonce === nonce)', replace: ' && nonce)' }],
     foundBy: { file: GARBAGE, test: 'a grant that somebody else has published is not believed' },
-    sample: true,
   },
   {
     name: 'every claim of a session has the same nonce',

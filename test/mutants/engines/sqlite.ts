@@ -179,7 +179,6 @@ export const sqlite: readonly TestedBug[] = [
       },
     ],
     foundBy: { file: SURGERY, test: 'a line’s: the holder keeps its lock' },
-    sample: true,
   },
   {
     name: 'those who wait believe the numbers of their line',

@@ -183,7 +183,7 @@ interface Gathering {
   readonly maxHoldMs: number | undefined;
   /** Until then what was taken in vain is given back. Undefined: for as long as that takes. */
   readonly settleBy: number | undefined;
-  take(member: Member, purpose: Purpose): Promise<Lease | undefined>;
+  readonly take: (member: Member, purpose: Purpose) => Promise<Lease | undefined>;
 }
 
 /** A timeout is kept to within a tenth of a second. */

@@ -41,14 +41,14 @@ describe('once notes no run that never begins', () => {
   test('because its Holdfast was closed meanwhile: the run is part of what may end', async () => {
     const { clock, hooks, locks, other } = stage();
     await locks.ready();
-    let noted = (): void => {};
+    let noted: (() => void) | undefined;
     hooks.write = (write) => new Promise((resolve) => (noted = () => resolve(write())));
     const ran = locks.once('nightly', { atLeast: '1h' }, () => 'done');
     await clock.advance(1);
     const closed = locks.close();
     await clock.advance(1);
     hooks.write = undefined;
-    noted();
+    noted?.();
     expect(await ran).toEqual({ ran: true, value: 'done' });
     await closed;
     expect(await other.once('nightly', { atLeast: '1h' }, () => 'again')).toEqual({ ran: false });
@@ -199,13 +199,6 @@ describe('a leader', () => {
 });
 
 describe('a lease inside one that was given back', () => {
-  const kept = async (locks: Holdfast): Promise<Lease> => {
-    const outer = await locks.mutex('z').acquire();
-    const inner = await locks.mutex('z').acquire({ within: outer });
-    await outer.release();
-    return inner;
-  };
-
   test('counts as held', async () => {
     const { locks } = stage();
     const inner = await kept(locks);
@@ -278,7 +271,7 @@ test('no session is opened on behalf of an instance that was closed while it con
   spaces += 1;
   const clock = new VirtualClock();
   const source = memory(`odd-${spaces}`);
-  let connect = (): void => {};
+  let connect: (() => void) | undefined;
   let opened = 0;
   const late: EngineSource = {
     ...hooked(source, { open: (open) => ((opened += 1), open()) }),
@@ -290,12 +283,20 @@ test('no session is opened on behalf of an instance that was closed while it con
   const failure = failureOf(locks.mutex('a').acquire());
   await settled();
   await locks.close({ drain: 0 });
-  connect();
+  connect?.();
   await clock.advance(100);
   expect(await failure).toMatchObject({ code: 'HOLDFAST_CLOSED' });
   expect(opened).toBe(0);
 });
 
-async function* silentListing(): AsyncIterable<never> {
-  await never();
+/** A lease inside one that was given back. */
+async function kept(locks: Holdfast): Promise<Lease> {
+  const outer = await locks.mutex('z').acquire();
+  const inner = await locks.mutex('z').acquire({ within: outer });
+  await outer.release();
+  return inner;
+}
+
+function silentListing(): AsyncIterable<never> {
+  return { [Symbol.asyncIterator]: () => ({ next: never }) };
 }

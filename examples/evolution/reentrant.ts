@@ -82,7 +82,7 @@ export const reentrant: Chapter = {
     await Promise.all([one, other]);
     scene.holds('The inner run is inside at once: 0 requests, the same token.', [requests, sameToken], [0, true]);
     scene.holds(
-      'Whoever is called inside is inside. Another request of the same process is not, and waits.',
+      'What a run calls is inside. Another request of the same process is not, and waits.',
       scene.mostInside,
       1,
     );

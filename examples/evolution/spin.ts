@@ -89,7 +89,7 @@ export const spin: Chapter = {
     ada!.leaves('release');
     freeAt = performance.now();
     await Promise.all([lease.release(), bensRun, cleosRun]);
-    scene.holds('Ben came before Cleo, and was inside before her. Nobody passes a line.', order, ['Ben', 'Cleo']);
+    scene.holds('Ben came before Cleo, and was inside before her. Nobody jumps the line.', order, ['Ben', 'Cleo']);
     scene.holds(`From Ada’s release to Ben’s grant it took ${freeMs} ms.`, freeMs < 1_000);
   },
 };

@@ -25,8 +25,6 @@ const SERVERS: Readonly<Record<string, () => Promise<unknown>>> = {
   redis: () => once(startRedis),
   memcached: () => once(startMemcached),
   mariadb: () => once(startMariadb),
-  // Only the matrix starts it.
-  galera: async () => galeraLibrary(),
   postgres: () => once(startPostgres),
   pgbouncer: async () => {
     await using postgres = await startPostgres();
@@ -35,6 +33,8 @@ const SERVERS: Readonly<Record<string, () => Promise<unknown>>> = {
   etcd: () => once(startEtcd),
   zookeeper: () => once(startZooKeeper),
   network: async () => provide('ip', ['iproute2']),
+  // Only the matrix needs it, and asks for it: `npm run servers -- galera`.
+  ...(process.argv.includes('galera') && { galera: async () => galeraLibrary() }),
 };
 
 async function once(start: () => Promise<AsyncDisposable>): Promise<void> {

@@ -56,8 +56,9 @@ The command
   --hide-url takes it away.
   stdin, stdout and stderr are its own. SIGTERM, SIGINT, SIGHUP and SIGQUIT are
   passed on to it and to all that it started; what the keyboard sends it has got
-  already, and a cat(1) beside it tells us which of them that is. The lock is kept until all of them have ended; what is left a grace
-  after the command itself is killed. That holds however long after the signal the
+  already, and a cat(1) beside it tells us which of them that is. The lock is kept
+  until all of them have ended; what is left a grace after the command itself is
+  killed. That holds however long after the signal the
   command ends, also if it only took it for a request to reload. SIGUSR1 and
   SIGUSR2 are passed on to the command alone. During the wait for the lock each of
   these signals ends the wait.

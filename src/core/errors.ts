@@ -328,11 +328,23 @@ export function fromHere(error: unknown, caller?: Caller): unknown {
   if (!(error instanceof HoldfastError)) return error;
   // One of them may be told to many.
   const own = error instanceof ClosedError ? new ClosedError() : error;
-  Error.captureStackTrace(own, fromHere);
-  // Not a text where somebody has replaced Error.prepareStackTrace, and without frames where Error.stackTraceLimit is 0.
-  const [, frames] = /(\n +at .*)/s.exec(String(caller?.stack)) ?? [];
-  if (frames !== undefined) own.stack = `${own.name}: ${own.message}${frames}`;
+  if (!caller) {
+    Error.captureStackTrace(own, fromHere);
+    return own;
+  }
+  // When somebody reads it: to put frames into words takes longer than all of a timeout.
+  Object.defineProperty(own, 'stack', {
+    configurable: true,
+    get: () => stackOf(own, caller),
+    set: (value: unknown) => Object.defineProperty(own, 'stack', { value, configurable: true, writable: true }),
+  });
   return own;
+}
+
+function stackOf({ name, message }: Error, { stack }: Caller): string {
+  // Not a text where somebody has replaced Error.prepareStackTrace, and without frames where Error.stackTraceLimit is 0.
+  const [, frames = ''] = /(\n +at .*)/s.exec(String(stack)) ?? [];
+  return `${name}: ${message}${frames}`;
 }
 
 /** What a call of the public API asks of others, with its caller noted. To be called before the first `await`. */

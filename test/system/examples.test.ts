@@ -15,7 +15,9 @@ const examples = new URL('examples/', root);
 const scratch = new URL(`.cache/pages-${process.pid}/`, root);
 
 /** Those whose blocks are programs. What the others show needs a server, and has tests or examples of its own. */
-const PAGES = ['choose', 'faq', 'guide', 'reference', 'runtimes', 'serverless', 'shutdown', 'testing'].map((name) => `docs/${name}.md`);
+const PAGES = ['choose', 'faq', 'guide', 'reference', 'runtimes', 'serverless', 'shutdown', 'testing'].map(
+  (name) => `docs/${name}.md`,
+);
 
 /** How to run a block of a page: its file's extension, and what Node must load first. */
 const LANGUAGES: Readonly<Record<string, { extension: string; flags: string[] }>> = {

@@ -336,7 +336,9 @@ export function fromHere(error: unknown, caller?: Caller): unknown {
   Object.defineProperty(own, 'stack', {
     configurable: true,
     get: () => stackOf(own, caller),
-    set: (value: unknown) => Object.defineProperty(own, 'stack', { value, configurable: true, writable: true }),
+    set: (value: unknown) => {
+      Object.defineProperty(own, 'stack', { value, configurable: true, writable: true });
+    },
   });
   return own;
 }

@@ -106,6 +106,23 @@ describe('while the machine may have been suspended, and no beat has said more',
     });
   });
 
+  test('whoever comes in that very moment leaves nothing inside, and the lock is given back', async () => {
+    const { clock, locks, other } = stage();
+    const { wall } = clock;
+    const lock = locks.mutex('m');
+    const ran = lock.run(async () => {
+      let reads = 0;
+      clock.wall = () => wall() + (reads++ === 0 ? 0 : 60_000);
+      const entered = failureOf(lock.acquire());
+      clock.wall = wall;
+      expect(await entered).toMatchObject({ reason: 'expired' });
+    });
+    const next = other.mutex('m').acquire();
+    await clock.advance(100);
+    await ran;
+    expect((await next).held).toBe(true);
+  });
+
   test('a writer can’t be downgraded', async () => {
     const { clock, hooks, locks } = stage();
     const writer = await locks.rwLock('r').write.acquire();
@@ -220,6 +237,25 @@ describe('a lease inside one that was given back', () => {
     expect(inner.state).toBe('lost');
     expect(told).toEqual([expect.objectContaining({ name: 'z', token: inner.token })]);
   });
+});
+
+test('each of those who wait inside a lock that is lost has an error of its own, with its own frames', async () => {
+  const { clock, locks } = stage();
+  const lock = locks.mutex('m');
+  const outer = await lock.acquire();
+  await lock.acquire({ within: outer });
+  const inside = { within: outer, timeout: 1_000 };
+  const first = function first(): Promise<unknown> {
+    return failureOf(lock.acquire(inside));
+  };
+  const second = function second(): Promise<unknown> {
+    return failureOf(lock.acquire(inside));
+  };
+  const failures = [first(), second()];
+  lose(outer);
+  await clock.advance(1);
+  const stacks = (await Promise.all(failures)).map((error) => (error as Error).stack);
+  expect(stacks).toEqual([expect.stringContaining('at first'), expect.stringContaining('at second')]);
 });
 
 test('a loss while a downgrade waits for the engine rejects it at once, and the writer was lost', async () => {

@@ -287,6 +287,7 @@ export class Turn {
     if (this.over) return undefined;
     const family = this.#family().filter((turn) => !turn.over);
     const atWork = family.filter(({ open }) => open);
+    const stopping = family.filter(({ open, released, frame }) => open || (!released && frame?.works));
     const told = family.map((turn) => turn.#end(loss));
     for (const { floor } of family) floor?.evacuate(loss);
     const [outermost] = atWork;
@@ -295,7 +296,8 @@ export class Turn {
     // Those inside first.
     for (const tell of told.toReversed()) tell();
     if (loss.reason !== 'evicted') return undefined;
-    const stopped = atWork.flatMap(({ onEvicted }) => onEvicted?.() ?? []);
+    // Also of a leader whose instance closes: its function may work still.
+    const stopped = stopping.flatMap(({ onEvicted }) => onEvicted?.() ?? []);
     return stopped.length > 0 ? Promise.all(stopped) : undefined;
   }
 

@@ -239,6 +239,83 @@ describe('a lease inside one that was given back', () => {
   });
 });
 
+describe('what an evicted holder has not stopped yet', () => {
+  /** Another waits for what this lease holds. Tells whether it has it. */
+  async function evicted(clock: VirtualClock, other: Holdfast, name: string): Promise<() => boolean> {
+    let granted = false;
+    void other
+      .mutex(name)
+      .acquire()
+      .then(() => (granted = true));
+    await clock.advance(10);
+    const [claim] = (await other.mutex(name).inspect()).claims;
+    await other.evict(name, claim!.id, 'enough');
+    await clock.advance(10);
+    return () => granted;
+  }
+
+  test('is waited for by a Holdfast that closes, within its bound', async () => {
+    for (const ends of ['stopped', 'drained'] as const) {
+      const { clock, locks, other } = stage();
+      const lease = await locks.mutex('m').acquire();
+      let stop!: () => void;
+      lease.onEvicted(() => new Promise<void>((resolve) => (stop = resolve)));
+      const granted = await evicted(clock, other, 'm');
+      const closed = locks.close({ drain: 1_000 });
+      await clock.advance(900);
+      expect(granted()).toBe(false);
+      if (ends === 'stopped') stop();
+      await clock.advance(ends === 'stopped' ? 1 : 200);
+      await closed;
+      expect(granted()).toBe(true);
+    }
+  });
+
+  test('may close it', async () => {
+    const { clock, locks, other } = stage();
+    const lease = await locks.mutex('m').acquire();
+    lease.onEvicted(() => locks.close());
+    expect((await evicted(clock, other, 'm'))()).toBe(true);
+  });
+
+  test('is not waited for by the function that it stops, which closes it', async () => {
+    const { clock, locks, other } = stage();
+    const run = failureOf(
+      locks.mutex('m').run(async (lease) => {
+        const work = (async () => {
+          await new Promise((resolve) => lease.signal.addEventListener('abort', resolve));
+          await settled();
+          await locks.close();
+        })();
+        lease.onEvicted(() => work);
+        await work;
+      }),
+    );
+    await clock.advance(1);
+    expect((await evicted(clock, other, 'm'))()).toBe(true);
+    expect(await run).toMatchObject({ reason: 'evicted' });
+  });
+
+  test('is waited for though its leader has been told to go', async () => {
+    const { clock, locks, other } = stage();
+    let stop: (() => void) | undefined;
+    const lead = locks.election('e').lead(async (term) => {
+      term.onEvicted(() => new Promise<void>((resolve) => (stop = resolve)));
+      await new Promise<void>((resolve) => void clock.timer(TTL_MS / 2, resolve));
+    });
+    await clock.advance(1);
+    const closed = Promise.allSettled([lead, locks.close()]);
+    const granted = await evicted(clock, other, 'e');
+    expect(stop).toBeDefined();
+    expect(granted()).toBe(false);
+    stop?.();
+    await clock.advance(1);
+    expect(granted()).toBe(true);
+    await clock.advance(TTL_MS);
+    await closed;
+  });
+});
+
 test('each of those who wait inside a lock that is lost has an error of its own, with its own frames', async () => {
   const { clock, locks } = stage();
   const lock = locks.mutex('m');

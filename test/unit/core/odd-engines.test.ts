@@ -68,6 +68,20 @@ describe('once notes no run that never begins', () => {
     expect(await other.once('nightly', { atLeast: '1h' }, () => 'again')).toEqual({ ran: true, value: 'again' });
   });
 
+  test('because the note came so late that it had been taken back', async () => {
+    const { clock, hooks, locks, other } = stage();
+    await locks.ready();
+    hooks.write = (write) => {
+      hooks.write = undefined;
+      clock.timer(TTL_MS / 2, () => void write());
+      return never();
+    };
+    const failure = failureOf(locks.once('nightly', { atLeast: '1h' }, () => 'done'));
+    await clock.advance(TTL_MS);
+    expect(await failure).toBeInstanceOf(EngineError);
+    expect(await other.once('nightly', { atLeast: '1h' }, () => 'again')).toEqual({ ran: true, value: 'again' });
+  });
+
   test('because atMost was over before it was noted', async () => {
     const { clock, hooks, locks, other } = stage();
     await locks.ready();

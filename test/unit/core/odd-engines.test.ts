@@ -173,6 +173,19 @@ describe('busy, or not to be asked', () => {
     expect(await waiting).toBeInstanceOf(AcquireTimeoutError);
   });
 
+  test('a crowd inside a lock whose time is over in one moment costs one listing', async () => {
+    let listings = 0;
+    const source = memory(`odd-${(spaces += 1)}`);
+    await using locks = new Holdfast(hooked(source, { inspect: (inspect) => ((listings += 1), inspect()) }));
+    await locks.mutex('a').run(async () => {
+      await using _ = await locks.mutex('a').acquire();
+      const waiting = Array.from({ length: 500 }, () => failureOf(locks.mutex('a').acquire({ timeout: 50 })));
+      for (const error of await Promise.all(waiting)) expect(error).toMatchObject({ heldHere: true });
+    });
+    // Their timers may run in a few rounds.
+    expect(listings).toBeLessThan(50);
+  });
+
   test('whoever waits inside a lock in vain is told that this very process has it', async () => {
     const { clock, locks } = stage();
     await locks.mutex('a').run(async () => {
@@ -254,20 +267,6 @@ describe('a lease inside one that was given back', () => {
 });
 
 describe('what an evicted holder has not stopped yet', () => {
-  /** Another waits for what this lease holds. Tells whether it has it. */
-  async function evicted(clock: VirtualClock, other: Holdfast, name: string): Promise<() => boolean> {
-    let granted = false;
-    void other
-      .mutex(name)
-      .acquire()
-      .then(() => (granted = true));
-    await clock.advance(10);
-    const [claim] = (await other.mutex(name).inspect()).claims;
-    await other.evict(name, claim!.id, 'enough');
-    await clock.advance(10);
-    return () => granted;
-  }
-
   test('is waited for by a Holdfast that closes, within its bound', async () => {
     for (const ends of ['stopped', 'drained'] as const) {
       const { clock, locks, other } = stage();
@@ -426,4 +425,18 @@ async function kept(locks: Holdfast): Promise<Lease> {
 
 function silentListing(): AsyncIterable<never> {
   return { [Symbol.asyncIterator]: () => ({ next: never }) };
+}
+
+/** Another waits for what this lease holds. Tells whether it has it. */
+async function evicted(clock: VirtualClock, other: Holdfast, name: string): Promise<() => boolean> {
+  let granted = false;
+  void other
+    .mutex(name)
+    .acquire()
+    .then(() => (granted = true));
+  await clock.advance(10);
+  const [claim] = (await other.mutex(name).inspect()).claims;
+  await other.evict(name, claim!.id, 'enough');
+  await clock.advance(10);
+  return () => granted;
 }

@@ -286,11 +286,10 @@ export class Turn {
   lose(loss: Loss): Promise<unknown> | undefined {
     if (this.over) return undefined;
     const family = this.#family().filter((turn) => !turn.over);
-    const atWork = family.filter(({ open }) => open);
+    const outermost = family.find(({ open }) => open);
     const stopping = family.filter(({ open, released, frame }) => open || (!released && frame?.works));
     const told = family.map((turn) => turn.#end(loss));
     for (const { floor } of family) floor?.evacuate(loss);
-    const [outermost] = atWork;
     // The end of an instance is not a loss.
     if (outermost && loss.reason !== 'released') outermost.#publish(loss);
     // Those inside first.

@@ -73,6 +73,8 @@ export class Closing {
 
 /** The runs that this code is inside of, by its async context or because it was told by hand what it is inside of. */
 function* runsAround(closer: Frame): Iterable<Frame> {
-  for (const frame of closer.chain())
+  for (const frame of closer.chain()) {
+    yield frame;
     for (let turn: Turn | undefined = frame.turn; turn; turn = turn.outer) if (turn.frame) yield turn.frame;
+  }
 }

@@ -106,10 +106,8 @@ export class Floor implements Waited {
       beginWait(waiter, this);
     }
     const place = new FloorPlace(this, this.#line, this.#outer, waiter, outside);
-    if (place.spot.held) {
-      place.grant();
-      return;
-    }
+    // Time goes on: it may be over by now.
+    if (place.spot.held) return this.#letIn([place.spot]);
     outside.addPending(1);
     waiter.at = place;
     waiter.watch(this.#outer.clock, undefined);
@@ -142,11 +140,11 @@ export class Floor implements Waited {
   /** The outer turn is over, and so are those inside. */
   evacuate(loss: Loss): void {
     const { token } = this.#outer.hand;
-    // Only the end of an instance gives a turn back under those inside it.
-    const error = loss.reason === 'released' ? new ClosedError() : new LeaseLostError(this.name, loss, token);
     // From the tail, so that nobody is served because another before it gives up.
     const spots = [...this.#line].toReversed();
-    for (const { item } of spots) item?.waiter.reject(error);
+    // Only the end of an instance gives a turn back under those inside it. To each its own, with the frames of its caller.
+    for (const { item } of spots)
+      item?.waiter.reject(loss.reason === 'released' ? new ClosedError() : new LeaseLostError(this.name, loss, token));
     for (const spot of spots) this.#leave(spot);
     this.#before?.evacuate(loss);
   }

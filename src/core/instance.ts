@@ -17,7 +17,7 @@ import { floorOf } from './floor.js';
 import { Looks } from './looks.js';
 import { outside } from './outside.js';
 import { Realm } from './realm.js';
-import { currentFrame, enclosingTurn, type Frame, isWorkOf } from './reentrancy.js';
+import { currentFrame, enclosingTurn, Frame, isWorkOf, taskForRun } from './reentrancy.js';
 import type { Asking, Target } from './target.js';
 import { acquireIsObserved, publishGranted, traceAcquire } from './telemetry.js';
 import type { Turn } from './turn.js';
@@ -156,6 +156,23 @@ export class Instance {
       this.#drainSoon();
       this.#closing.look();
     };
+  }
+
+  /** What was done under an evicted turn stops. That is work too: an instance that closes lets it end. */
+  stop(turn: Turn, work: () => PromiseLike<unknown>): Promise<unknown> {
+    return outside(() => {
+      const { frame: run } = turn;
+      const frame = new Frame(this, '', turn, taskForRun());
+      turn.frame = run;
+      // It is part of the run that it stops: whoever closes us in one of them waits for neither.
+      const ended = this.begin({ frames: run?.works ? [frame, run] : [frame], yields: false });
+      return frame
+        .run(async () => work())
+        .finally(() => {
+          frame.end();
+          ended();
+        });
+    });
   }
 
   /** What was acquired inside a function that has ended is nobody's work any more. Many may end together. */

@@ -31,7 +31,9 @@ export class Looks {
     const key = lineKey(ref);
     let look = this.#looks.get(key);
     if (!look) {
-      look = outside(() => this.#look(ref)).finally(() => this.#looks.delete(key));
+      // Those whose time is over in the same moment share it, though an engine in this process has answered in between.
+      const forget = (): unknown => this.#setup.clock.timer(0, () => this.#looks.delete(key)).unref();
+      look = outside(() => this.#look(ref)).finally(forget);
       this.#looks.set(key, look);
     }
     return look;

@@ -286,16 +286,17 @@ export class Turn {
   lose(loss: Loss): Promise<unknown> | undefined {
     if (this.over) return undefined;
     const family = this.#family().filter((turn) => !turn.over);
-    const atWork = family.filter(({ open }) => open);
+    const outermost = family.find(({ open }) => open);
+    const stopping = family.filter(({ open, released, frame }) => open || (!released && frame?.works));
     const told = family.map((turn) => turn.#end(loss));
     for (const { floor } of family) floor?.evacuate(loss);
-    const [outermost] = atWork;
     // The end of an instance is not a loss.
     if (outermost && loss.reason !== 'released') outermost.#publish(loss);
     // Those inside first.
     for (const tell of told.toReversed()) tell();
     if (loss.reason !== 'evicted') return undefined;
-    const stopped = atWork.flatMap(({ onEvicted }) => onEvicted?.() ?? []);
+    // Also of a leader whose instance closes: its function may work still.
+    const stopped = stopping.flatMap(({ onEvicted }) => onEvicted?.() ?? []);
     return stopped.length > 0 ? Promise.all(stopped) : undefined;
   }
 

@@ -97,7 +97,7 @@ export class HeldLease implements WriteLease, Presentable {
     if (!this.#isCurrent) return;
     const { onEvicted: before } = this.turn;
     // A function that throws has stopped nothing.
-    this.turn.onEvicted = () => Promise.all([before?.(), outside(async () => stop())]);
+    this.turn.onEvicted = () => Promise.all([before?.(), this.#instance.stop(this.turn, stop)]);
   }
 
   assertHeld(): void {

@@ -117,11 +117,12 @@ async function claimRun(
   const last = await ask((of) => of.read(register));
   if (!last.ok || (last.value && forbids(last.value))) return undefined;
   if (atLeastMs === 0) return NO_NOTE;
-  const write = async (value: string, forMs: number): Promise<boolean> =>
-    (await ask((of) => of.write(register, value, token, Math.ceil(forMs) + MARGIN_MS))).ok;
+  const write = async (value: string, forMs: number, as = token): Promise<boolean> =>
+    (await ask((of) => of.write(register, value, as, Math.ceil(forMs) + MARGIN_MS))).ok;
   const note: RunNote = {
     runs: () => write(String(atLeastMs + TICK_MS), atLeastMs),
-    takeBack: () => write(NO_RUN, 0),
+    // As one that came after us: a note that was on its way for too long must not be the last word.
+    takeBack: () => write(NO_RUN, instance.options.ttlMs, token + 1n),
   };
   try {
     // A lease that was overtaken since is refused here by its token; or, if that is forgotten already, before its work begins.

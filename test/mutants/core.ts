@@ -522,8 +522,8 @@ export const API_BUGS: readonly Bug[] = [
       { file: 'locks/once.ts', find: '  if (atLeastMs === 0) return NO_NOTE;\n', replace: '' },
       {
         file: 'locks/once.ts',
-        find: 'of.write(register, value, token, Math.ceil(forMs) + MARGIN_MS)',
-        replace: 'of.write(register, value, token)',
+        find: 'of.write(register, value, as, Math.ceil(forMs) + MARGIN_MS)',
+        replace: 'of.write(register, value, as)',
       },
     ],
   },
@@ -623,8 +623,8 @@ export const TESTED_BUGS: readonly TestedBug[] = [
     edits: [
       {
         file: 'core/turn.ts',
-        find: 'const [outermost] = atWork;',
-        replace: 'const outermost = atWork.find((turn) => turn === this);',
+        find: 'const outermost = family.find(({ open }) => open);',
+        replace: 'const outermost = family.find((turn) => turn.open && turn === this);',
       },
     ],
     foundBy: { file: ODD_ENGINES, test: 'is told as lost, once' },

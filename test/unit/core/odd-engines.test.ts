@@ -68,6 +68,20 @@ describe('once notes no run that never begins', () => {
     expect(await other.once('nightly', { atLeast: '1h' }, () => 'again')).toEqual({ ran: true, value: 'again' });
   });
 
+  test('because the note came so late that it had been taken back', async () => {
+    const { clock, hooks, locks, other } = stage();
+    await locks.ready();
+    hooks.write = (write) => {
+      hooks.write = undefined;
+      clock.timer(TTL_MS / 2, () => void write());
+      return never();
+    };
+    const failure = failureOf(locks.once('nightly', { atLeast: '1h' }, () => 'done'));
+    await clock.advance(TTL_MS);
+    expect(await failure).toBeInstanceOf(EngineError);
+    expect(await other.once('nightly', { atLeast: '1h' }, () => 'again')).toEqual({ ran: true, value: 'again' });
+  });
+
   test('because atMost was over before it was noted', async () => {
     const { clock, hooks, locks, other } = stage();
     await locks.ready();
@@ -106,6 +120,23 @@ describe('while the machine may have been suspended, and no beat has said more',
     });
   });
 
+  test('whoever comes in that very moment leaves nothing inside, and the lock is given back', async () => {
+    const { clock, locks, other } = stage();
+    const { wall } = clock;
+    const lock = locks.mutex('m');
+    const ran = lock.run(async () => {
+      let reads = 0;
+      clock.wall = () => wall() + (reads++ === 0 ? 0 : 60_000);
+      const entered = failureOf(lock.acquire());
+      clock.wall = wall;
+      expect(await entered).toMatchObject({ reason: 'expired' });
+    });
+    const next = other.mutex('m').acquire();
+    await clock.advance(100);
+    await ran;
+    expect((await next).held).toBe(true);
+  });
+
   test('a writer can’t be downgraded', async () => {
     const { clock, hooks, locks } = stage();
     const writer = await locks.rwLock('r').write.acquire();
@@ -140,6 +171,19 @@ describe('busy, or not to be asked', () => {
     const waiting = failureOf(locks.mutex('a').acquire({ timeout: 300 }));
     await clock.advance(400);
     expect(await waiting).toBeInstanceOf(AcquireTimeoutError);
+  });
+
+  test('a crowd inside a lock whose time is over in one moment costs one listing', async () => {
+    let listings = 0;
+    const source = memory(`odd-${(spaces += 1)}`);
+    await using locks = new Holdfast(hooked(source, { inspect: (inspect) => ((listings += 1), inspect()) }));
+    await locks.mutex('a').run(async () => {
+      await using _ = await locks.mutex('a').acquire();
+      const waiting = Array.from({ length: 500 }, () => failureOf(locks.mutex('a').acquire({ timeout: 50 })));
+      for (const error of await Promise.all(waiting)) expect(error).toMatchObject({ heldHere: true });
+    });
+    // Their timers may run in a few rounds.
+    expect(listings).toBeLessThan(50);
   });
 
   test('whoever waits inside a lock in vain is told that this very process has it', async () => {
@@ -222,6 +266,88 @@ describe('a lease inside one that was given back', () => {
   });
 });
 
+describe('what an evicted holder has not stopped yet', () => {
+  test('is waited for by a Holdfast that closes, within its bound', async () => {
+    for (const ends of ['stopped', 'drained'] as const) {
+      const { clock, locks, other } = stage();
+      const lease = await locks.mutex('m').acquire();
+      let stop!: () => void;
+      lease.onEvicted(() => new Promise<void>((resolve) => (stop = resolve)));
+      const granted = await evicted(clock, other, 'm');
+      const closed = locks.close({ drain: 1_000 });
+      await clock.advance(900);
+      expect(granted()).toBe(false);
+      if (ends === 'stopped') stop();
+      await clock.advance(ends === 'stopped' ? 1 : 200);
+      await closed;
+      expect(granted()).toBe(true);
+    }
+  });
+
+  test('may close it', async () => {
+    const { clock, locks, other } = stage();
+    const lease = await locks.mutex('m').acquire();
+    lease.onEvicted(() => locks.close());
+    expect((await evicted(clock, other, 'm'))()).toBe(true);
+  });
+
+  test('is not waited for by the function that it stops, which closes it', async () => {
+    const { clock, locks, other } = stage();
+    const run = failureOf(
+      locks.mutex('m').run(async (lease) => {
+        const work = (async () => {
+          await new Promise((resolve) => lease.signal.addEventListener('abort', resolve));
+          await settled();
+          await locks.close();
+        })();
+        lease.onEvicted(() => work);
+        await work;
+      }),
+    );
+    await clock.advance(1);
+    expect((await evicted(clock, other, 'm'))()).toBe(true);
+    expect(await run).toMatchObject({ reason: 'evicted' });
+  });
+
+  test('is waited for though its leader has been told to go', async () => {
+    const { clock, locks, other } = stage();
+    let stop: (() => void) | undefined;
+    const lead = locks.election('e').lead(async (term) => {
+      term.onEvicted(() => new Promise<void>((resolve) => (stop = resolve)));
+      await new Promise<void>((resolve) => void clock.timer(TTL_MS / 2, resolve));
+    });
+    await clock.advance(1);
+    const closed = Promise.allSettled([lead, locks.close()]);
+    const granted = await evicted(clock, other, 'e');
+    expect(stop).toBeDefined();
+    expect(granted()).toBe(false);
+    stop?.();
+    await clock.advance(1);
+    expect(granted()).toBe(true);
+    await clock.advance(TTL_MS);
+    await closed;
+  });
+});
+
+test('each of those who wait inside a lock that is lost has an error of its own, with its own frames', async () => {
+  const { clock, locks } = stage();
+  const lock = locks.mutex('m');
+  const outer = await lock.acquire();
+  await lock.acquire({ within: outer });
+  const inside = { within: outer, timeout: 1_000 };
+  const first = function first(): Promise<unknown> {
+    return failureOf(lock.acquire(inside));
+  };
+  const second = function second(): Promise<unknown> {
+    return failureOf(lock.acquire(inside));
+  };
+  const failures = [first(), second()];
+  lose(outer);
+  await clock.advance(1);
+  const stacks = (await Promise.all(failures)).map((error) => (error as Error).stack);
+  expect(stacks).toEqual([expect.stringContaining('at first'), expect.stringContaining('at second')]);
+});
+
 test('a loss while a downgrade waits for the engine rejects it at once, and the writer was lost', async () => {
   const { hooks, locks } = stage();
   hooks.reweigh = never;
@@ -299,4 +425,18 @@ async function kept(locks: Holdfast): Promise<Lease> {
 
 function silentListing(): AsyncIterable<never> {
   return { [Symbol.asyncIterator]: () => ({ next: never }) };
+}
+
+/** Another waits for what this lease holds. Tells whether it has it. */
+async function evicted(clock: VirtualClock, other: Holdfast, name: string): Promise<() => boolean> {
+  let granted = false;
+  void other
+    .mutex(name)
+    .acquire()
+    .then(() => (granted = true));
+  await clock.advance(10);
+  const [claim] = (await other.mutex(name).inspect()).claims;
+  await other.evict(name, claim!.id, 'enough');
+  await clock.advance(10);
+  return () => granted;
 }

@@ -12,7 +12,7 @@ const ROOT = resolve(import.meta.dirname, '..');
  */
 const sizes = {
   'the package': { is: packed(), most: 450_000 },
-  'holdfast/core in a bundle, gzipped': { is: await bundled('dist/core.js'), most: 24_000 },
+  'holdfast/core in a bundle, gzipped': { is: await bundled('dist/core.js'), most: 24_200 },
 };
 
 for (const [what, { is, most }] of Object.entries(sizes)) {

@@ -259,7 +259,8 @@ export class Turn {
    */
   async downgrade(): Promise<Hand> {
     this.notice();
-    if (!this.held) throw this.lossError();
+    // Not where it is only in doubt: whoever is told of a loss releases nothing, and it may be held after all.
+    if (!this.open) throw this.lossError();
     if (runsInside(this)) throw downgradedFromInside(this.line.name);
     const writers = this.floor;
     const emptying = writers?.busy ? beginEmptying(writers, currentFrame()) : undefined;

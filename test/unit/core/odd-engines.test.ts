@@ -137,12 +137,18 @@ describe('while the machine may have been suspended, and no beat has said more',
     expect((await next).held).toBe(true);
   });
 
-  test('a writer can’t be downgraded', async () => {
-    const { clock, hooks, locks } = stage();
+  test('a writer that is downgraded is a reader once a beat has said so, and is not called lost', async () => {
+    const { clock, hooks, locks, other } = stage();
     const writer = await locks.rwLock('r').write.acquire();
     hooks.beat = never;
     clock.moveWall(60_000);
-    expect(await failureOf(writer.downgrade())).toMatchObject({ reason: 'expired' });
+    const reader = await writer.downgrade();
+    expect(reader.held).toBe(false);
+    hooks.beat = undefined;
+    await clock.advance(TTL_MS / 2);
+    expect(reader.held).toBe(true);
+    await reader.release();
+    expect((await other.rwLock('r').write.tryAcquire())?.held).toBe(true);
   });
 });
 

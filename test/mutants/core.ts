@@ -74,18 +74,14 @@ export const CORE_BUGS: readonly Bug[] = [
     ],
   },
   {
-    name: 'a late enter reply is accepted though the claim was given up',
+    name: 'a claim that was given up stays on the roster, and its late reply is not answered',
     edits: [
       {
         file: 'core/standing.ts',
-        find: "if (this.#state === 'over' || this.#state === 'held') return;\n    if (!isEnginesToken",
-        replace: "if (this.#state === 'held') return;\n    if (!isEnginesToken",
+        find: "      if (place?.state === 'held' || place?.state === 'waiting') void session.withdraw(claim);\n",
+        replace: '',
       },
-      {
-        file: 'core/standing.ts',
-        find: "    if (this.#state === 'over') {\n      if (place?.state === 'held' || place?.state === 'waiting') void session.withdraw(claim);\n    } else if (this.#state === 'entering') {",
-        replace: "    if (this.#state === 'entering' || this.#state === 'over') {",
-      },
+      { file: 'core/standing.ts', find: '    this.#bound?.session.forget(this.#bound.claim.id);\n', replace: '' },
     ],
   },
   {
@@ -340,6 +336,12 @@ export const API_BUGS: readonly Bug[] = [
     name: 'a function begins though its lease is lost',
     edits: [
       { file: 'locks/run.ts', find: 'if (!turn.open || !instance.open) throw', replace: 'if (!instance.open) throw' },
+      // Whoever takes it looks as well.
+      {
+        file: 'locks/lock.ts',
+        find: '      turn?.notice();\n      if (turn && !turn.open) throw turn.undeliveredError();\n',
+        replace: '',
+      },
     ],
   },
   {

@@ -581,7 +581,10 @@ export const TESTED_BUGS: readonly TestedBug[] = [
   },
   {
     name: 'code comes inside a lock though the machine may have been suspended',
-    edits: [{ file: 'core/floor.ts', find: 'if (!this.#outer.held) throw', replace: 'if (!this.#outer.open) throw' }],
+    edits: [
+      { file: 'core/floor.ts', find: 'if (!this.#outer.held) throw', replace: 'if (!this.#outer.open) throw' },
+      { file: 'core/floor.ts', find: 'if (this.outer.valid) {', replace: 'if (true) {' },
+    ],
     foundBy: { file: ODD_ENGINES, test: 'nobody comes inside a lock' },
     sample: true,
   },

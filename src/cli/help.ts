@@ -58,10 +58,9 @@ The command
   passed on to it and to all that it started; what the keyboard sends it has got
   already, and a cat(1) beside it tells us which of them that is. The lock is kept
   until all of them have ended; what is left a grace after the command itself is
-  killed. That holds however long after the signal the
-  command ends, also if it only took it for a request to reload. SIGUSR1 and
-  SIGUSR2 are passed on to the command alone. During the wait for the lock each of
-  these signals ends the wait.
+  killed. That holds however long after the signal the command ends, also if it
+  only took it for a request to reload. SIGUSR1 and SIGUSR2 are passed on to the
+  command alone. During the wait for the lock each of these signals ends the wait.
   A command that ends by itself gives the lock back, also if it left something
   running in the background; see --wait-all. One that a signal has ended, whoever
   sent it, did not end by itself: what it left is asked to end, too.
